@@ -41,7 +41,7 @@ from datetime import UTC, datetime
 
 from ...environment import Environment, SystemEnvironment
 from ...errors import ConfigError
-from ..core import Contender, Grant, LeasedLocks, LockRequest
+from ..core import Contender, Grant, LeasedLocks, LockRequest, break_of
 from ..interface import BREAKS_KEPT, BreakRecord, Holder
 from ..lock_url import is_path, parse_lock_url
 from . import generations as gen
@@ -168,7 +168,7 @@ class FileBackend:
         lifted = ask.token_above + 1
         second = self._claim(folder, lifted, ask)
         newest = gen.look(folder)
-        between = any(token < int(name) < lifted for name in newest.names if len(name) == 20 and name.isdigit())
+        between = any(token < int(name) < lifted for name in newest.names if gen.is_generation(name))
         gen.release(folder, token, claim)
         if second is None:
             return None
@@ -236,11 +236,9 @@ class FileBackend:
         with told(self._root):
             if not os.path.isdir(folder):
                 return ()
-            values = [
-                gen.read_json(os.path.join(folder, name)) for name in os.listdir(folder) if name.endswith(".broken")
-            ]
-        found = [BreakRecord(key, v["token"], v["reason"], v["who"], v["at"]) for v in values if v]
-        return tuple(sorted(found, key=lambda record: record.at)[-BREAKS_KEPT:])
+            names = [name for name in os.listdir(folder) if name.endswith(".broken")]
+            found = [break_of(key, gen.read_json(os.path.join(folder, name))) for name in names]
+        return tuple(sorted(filter(None, found), key=lambda record: record.at)[-BREAKS_KEPT:])
 
     def close(self) -> None:
         """Release the threads that sleep in the kernel."""

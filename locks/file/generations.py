@@ -12,6 +12,7 @@ room                            until when we leave the lock to a JVM; see hudi_
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -21,11 +22,13 @@ from hashlib import sha256
 from typing import Any
 
 from ...environment import Environment, Process
+from ...storage.local import open_file
 from ..core import fields_of
 from ..interface import Release
 
 KEEP = 8  # generations that stay, for people; any number above one is safe, and listings stay short
 _PRUNE_EVERY = 8
+SMALL_BYTES = 1 << 16  # a record has a few hundred bytes
 _DRIFT = 1.01  # an observer waits 1 % longer than the lease, since no two clocks run equally fast
 
 
@@ -38,6 +41,11 @@ def key_folder(root: str, key: str) -> str:
 def generation_name(token: int) -> str:
     """20 digits, so that names sort as numbers do."""
     return f"{token:020d}"
+
+
+def is_generation(name: str) -> bool:
+    """True for the name of a generation's file."""
+    return len(name) == 20 and name.isascii() and name.isdigit()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +90,7 @@ def look(folder: str) -> Newest:
     Raises `FileNotFoundError` when there is no folder.
     """
     names = frozenset(os.listdir(folder))
-    newest = max((name for name in names if len(name) == 20 and name.isdigit()), default="")
+    newest = max(filter(is_generation, names), default="")
     broken = f"{newest}.broken" in names
     return Newest(int(newest or 0), not newest or broken or f"{newest}.released" in names, broken, names)
 
@@ -90,11 +98,7 @@ def look(folder: str) -> Newest:
 def read_beat(folder: str, token: int) -> bytes:
     """The holder's last sign of life as bytes; empty before its first renewal."""
     # Opened by name each time and never replaced: on NFS opening is what makes another client's write visible.
-    try:
-        with open(os.path.join(folder, generation_name(token) + ".beat"), "rb") as file:
-            return file.read()
-    except FileNotFoundError:
-        return b""
+    return read_small(os.path.join(folder, generation_name(token) + ".beat")) or b""
 
 
 class Observer:
@@ -171,7 +175,9 @@ def release(folder: str, token: int, claim_path: str) -> Release:
         os.rename(claim_path, marker)
     except FileNotFoundError:
         try:
-            os.close(os.open(marker, os.O_WRONLY | os.O_CREAT, 0o666))
+            os.close(os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+        except FileExistsError:
+            pass
         except FileNotFoundError:
             return Release.WAS_LOST  # the whole folder is gone
     return Release.RELEASED
@@ -182,9 +188,9 @@ def prune(folder: str, token: int) -> None:
     if token % _PRUNE_EVERY:
         return
     names = os.listdir(folder)
-    kept = sorted(name for name in names if len(name) == 20 and name.isdigit())[-KEEP:]
+    kept = sorted(filter(is_generation, names))[-KEEP:]
     for name in names:
-        if name[:20].isdigit() and kept and name[:20] < kept[0] and not name.endswith(".broken"):
+        if is_generation(name[:20]) and kept and name[:20] < kept[0] and not name.endswith(".broken"):
             _unlink(os.path.join(folder, name))
 
 
@@ -193,10 +199,33 @@ def _unlink(path: str) -> None:
         os.unlink(path)
 
 
+def read_small(path: str) -> bytes | None:
+    """Return the bytes of a small file, of a larger one the beginning; None when there is none.
+
+    Raises:
+        StorageError: a named pipe, a device or another thing that is no file stands there.
+    """
+    if (opened := open_file(path)) is None:
+        return None
+    fd, _ = opened
+    try:
+        return os.pread(fd, SMALL_BYTES, 0)
+    finally:
+        os.close(fd)
+
+
+def write_small(path: str, value: dict[str, Any]) -> None:
+    """Write the file in place, without a flush.
+
+    Raises `FileNotFoundError` when there is no folder, otherwise as `read_small`.
+    """
+    opened = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW)
+    if opened is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    with os.fdopen(opened[0], "wb") as file:
+        file.write(json.dumps(value).encode())
+
+
 def read_json(path: str) -> dict[str, Any]:
     """Return the JSON object in the file, or {} when there is none."""
-    try:
-        with open(path, "rb") as file:
-            return fields_of(file.read())
-    except FileNotFoundError:
-        return {}
+    return fields_of(read_small(path) or b"")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 from collections.abc import Callable, Iterator
 
@@ -60,8 +59,7 @@ class FileGrant:
         path = os.path.join(self._folder, gen.generation_name(self.token) + ".beat")
         with told(self._folder):
             try:
-                with open(path, "wb") as file:
-                    file.write(json.dumps(beat).encode())
+                gen.write_small(path, beat)
             except FileNotFoundError:
                 return False  # the folder is gone
             return self._check(touch=True)  # after the beat: any later look sees it

@@ -24,6 +24,7 @@ from datetime import datetime
 
 from ...environment import Environment
 from ...errors import ConfigError
+from ...storage.local import open_file
 from ..interface import Holder
 from ..lock_url import LockUrl, format_duration, parse_duration
 from . import generations as gen
@@ -150,10 +151,9 @@ class HudiLockFile:
 
     def held(self, proof: bytes, *, touch: bool = False) -> bool:
         """True when the file is there and ours; ``touch`` makes it young."""
-        try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
+        if (opened := open_file(self.path)) is None:
             return False
+        fd = opened[0]
         try:
             if os.pread(fd, len(proof) + 1, 0) != proof:
                 return False
@@ -194,8 +194,8 @@ class HudiLockFile:
     def leave_room(self, folder: str, held_s: float) -> None:
         """Ask all of ours to leave the lock alone for as long as it was held, so that a JVM's next look can find it free."""
         pause_s = min(held_s, _POLL_S) if self._pause_s is None else self._pause_s
-        with open(os.path.join(folder, "room"), "wb") as file:
-            file.write(json.dumps({"v": 1, "until": self._env.now() + pause_s, "pause_s": pause_s}).encode())
+        room = {"v": 1, "until": self._env.now() + pause_s, "pause_s": pause_s}
+        gen.write_small(os.path.join(folder, "room"), room)
 
     def is_room(self, folder: str) -> bool:
         """True while a pause lasts.
@@ -215,9 +215,10 @@ class HudiLockFile:
 
     @staticmethod
     def _look(path: str) -> Found | None:
-        try:
-            with open(path, "rb") as file:
-                stat = os.fstat(file.fileno())
-                return Found(stat.st_ino, stat.st_mtime_ns, file.read())
-        except FileNotFoundError:
+        if (opened := open_file(path)) is None:
             return None
+        fd, stat = opened
+        try:
+            return Found(stat.st_ino, stat.st_mtime_ns, os.pread(fd, gen.SMALL_BYTES, 0))
+        finally:
+            os.close(fd)

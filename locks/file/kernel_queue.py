@@ -23,6 +23,7 @@ file is closed. Systems without them get ``flock``: one lock for all, and an ord
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
@@ -32,9 +33,10 @@ from contextlib import suppress
 from typing import Protocol
 
 from ...environment import Environment, Event
+from ...errors import StorageError
 from ...storage.local import BUSY as _BUSY
 from ...storage.local import OFD as _OFD
-from ...storage.local import byte_lock
+from ...storage.local import byte_lock, open_file
 
 _log = logging.getLogger("lakelatch.locks")
 
@@ -63,7 +65,10 @@ class KernelPlace:
         self._lock = threading.Lock()
         self._state = "out"
         self._woken: Event | None = None
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        opened = open_file(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
+        if opened is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        self._fd = opened[0]
         self._line: _Line = _Tickets(self._fd, env) if _OFD else _OneLock(self._fd)
         _open.add(self)
 
@@ -261,9 +266,12 @@ def tickets(path: str) -> list[int]:
     if not _OFD:
         return found
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
+        opened = open_file(path, os.O_RDWR)
+    except (OSError, StorageError):
         return found
+    if opened is None:
+        return found
+    fd = opened[0]
     try:
         end = _END
         while (last := _last(fd, end)) is not None:

@@ -33,6 +33,7 @@ from .folders import check_folders
 from .footers import Footer, RunAll, check_footers, check_keys
 from .key_ranges import check_key_ranges
 from .log_files import check_logs
+from .no_files import check_no_files
 from .timeline import History, check_clock, check_properties, check_timeline
 
 if TYPE_CHECKING:
@@ -64,6 +65,9 @@ def check(
         StorageError: the store failed.
     """
     out = Findings()
+    if not check_no_files(store, out):
+        out.unchecked.append("everything else, because no reader comes past what is no file")
+        return out.report(store.url)
     config = check_properties(store, out)
     if config is None:
         out.unchecked.append("everything else, because the properties say how to read it")

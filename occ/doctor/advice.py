@@ -54,6 +54,16 @@ def _foreign(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def _no_files(facts: Facts) -> Iterator[Finding]:
+    if facts.no_files:
+        yield Finding(
+            "unsafe",
+            "no-file",
+            f"where a file belongs stands something else, and writers stop there: {', '.join(facts.no_files[:3])}",
+            f"move it out of the table, then: lakelatch check {facts.url}",
+        )
+
+
 def _lock_unreachable(facts: Facts) -> Iterator[Finding]:
     if facts.lock_error:
         yield Finding(
@@ -240,7 +250,7 @@ def _ahead(facts: Facts) -> Iterator[Finding]:
 
 
 _RULES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
-    _foreign, _lock_unreachable, _losses, _left_open, _timeline, _small_files, _old_files, _read_only, _savepoints, _ahead,
+    _foreign, _no_files, _lock_unreachable, _losses, _left_open, _timeline, _small_files, _old_files, _read_only, _savepoints, _ahead,
 )  # fmt: skip
 _SETTINGS: tuple[Callable[[Facts, Settings], Iterator[Finding]], ...] = (
     _jvm_writers, _double_keys, _lock_of_one_process, _never_merged, _epochs, _impatient,

@@ -10,7 +10,7 @@ from ...errors import ConfigError, LakeLatchError, UnsupportedTableError
 from ...hudi.files import list_data_files
 from ...hudi.timeline import to_epoch_ms
 from ...locks import shown
-from ..check import data_files
+from ..check import data_files, no_files
 from ..entries import Begin, Commit, End, Loss, Open, Settings, Single
 from ..liveness import beat_age_s
 from ..log import LogState, epochs
@@ -53,6 +53,7 @@ class Facts:
         savepoints: T and age in seconds.
         ended, lost: transactions that the log saw end, and those of them that another writer beat.
         lost_s, lost_bytes: what these had cost.
+        no_files: paths where a file belongs and something else stands.
         ahead_s: how far the newest time of the table lies in the future.
     """
 
@@ -80,6 +81,7 @@ class Facts:
     lost: int = 0
     lost_s: float = 0.0
     lost_bytes: int = 0
+    no_files: tuple[str, ...] = ()
     ahead_s: float = 0.0
 
 
@@ -108,6 +110,7 @@ def gather(session: Session) -> Facts:
             (each.instant, round(now - to_epoch_ms(each.shown.requested) / 1000, 3))
             for each in savepoints(session.store, timeline)
         ),
+        no_files=tuple(f"{path} ({kind})" for path, kind in no_files(session.store)),
         ahead_s=round(max(to_epoch_ms(newest) / 1000 - now, 0.0), 3) if newest else 0.0,
     )
     if not session.writable:

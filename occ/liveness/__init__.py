@@ -17,13 +17,14 @@ from .markers import (
     stands,
 )
 from .own_record import OwnRecord
-from .reader_leases import Beating, Lease, Leases, lease_path
+from .reader_leases import READERS, Beating, Lease, Leases, lease_path
 from .removal import delete_data_file
 from .rollback import FailedWriteCleaner
 
 __all__ = [
     "HEARTBEATS",
     "MARKERS",
+    "READERS",
     "Beating",
     "FailedWriteCleaner",
     "HeartbeatObserver",

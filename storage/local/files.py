@@ -9,6 +9,7 @@ import functools
 import hashlib
 import os
 import random
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ Flush = Callable[[int], None]  # `os.fsync`, or what a test hands in
 
 TEMP_PREFIX = ".lakelatch-tmp-"
 _HASHED_BYTES_MAX = 1 << 20
+_READ_BYTES_MAX = 0x7FFF_F000  # what one call of the kernel reads; Hudi begins another log file at half of that
 _LOCK_WAIT_S = 30.0
 _DELETE_WAIT_S = 1.0
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # From linux/fcntl.h and linux/fs.h.
@@ -31,6 +33,7 @@ _GET_FLAGS, _SET_FLAGS, _TOP_FOLDER = 0x80086601, 0x40086602, 0x00020000
 _SPREAD = {".hoodie", ".lakelatch"}
 
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NO_MORE_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 _NO_UNNAMED = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL}  # what kernels and file systems without O_TMPFILE answer
 _NEXT_STEP = {
     errno.ENOSPC: "Make room on the disk and run it again",
@@ -39,7 +42,18 @@ _NEXT_STEP = {
     errno.EACCES: "Give this user permission on the folder",
     errno.EPERM: "Give this user permission on the folder",
     errno.EROFS: "Mount the file system for writing",
-    errno.EMFILE: "Raise the limit on open files (ulimit -n)",
+    errno.EMFILE: "This process has as many files open as it may: raise its limit (ulimit -n), or close some",
+    errno.ENFILE: "All processes of this host together have as many files open as they may: raise fs.file-max, or end some",
+    errno.ENOMEM: "Free some memory and run it again",
+}
+# What the kernel answers about what is no file; a folder on the way may be missing as well.
+_MAYBE_NO_FILE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV}
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
 }
 
 
@@ -98,6 +112,7 @@ class NewFile:
             try:
                 self._link(durable)
             except FileExistsError:
+                refuse_other_kinds(self.full, "was not written")
                 return Put(Outcome.LOST)
             except OSError as error:
                 if error.errno in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
@@ -259,6 +274,7 @@ def create_empty(full: str, durable: Durable, flush: Flush) -> Put:
                 except FileNotFoundError:
                     make_folder(folder_of(full), flush if durable else None)
         except FileExistsError:
+            refuse_other_kinds(full, "was not written")
             return Put(Outcome.LOST)
         except OSError as error:
             refuse(error, full, "was not written")
@@ -291,14 +307,78 @@ def folder_of(full: str) -> str:
     return full.rpartition("/")[0]
 
 
-def read(fd: int, size: int) -> bytes:
-    """Read the whole file, which is expected to have ``size`` bytes, wherever the descriptor stands.
+def open_file(full: str, flags: int = os.O_RDONLY) -> tuple[int, os.stat_result] | None:
+    """Open the file at the path, to read or with those flags, and say what it is; None when nothing stands there.
+
+    Never waits, as the plain call does for the other end of a named pipe. `OSError` is as of `os.open`.
+
+    Raises:
+        StorageError: something else than a file stands there.
+    """
+    what = "was not read" if flags == os.O_RDONLY else "was not written"
+    try:
+        fd = os.open(full, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, 0o666)
+    except OSError as error:
+        if error.errno in _MAYBE_NO_FILE:
+            refuse_other_kinds(full, what)
+        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+            return None
+        raise
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            _refuse_kind(_KINDS.get(stat.S_IFMT(found.st_mode), "no file"), full, what)
+        return fd, found
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def other_kind(full: str) -> str:
+    """Name in words what stands at the path if that is no file, not by a link either; "" for a file, and for nothing."""
+    try:
+        found = os.lstat(full)
+        if stat.S_ISLNK(found.st_mode):
+            found = os.stat(full)
+    except FileNotFoundError:
+        return "a link to nothing" if os.path.islink(full) else ""
+    except OSError as error:
+        return "a link to itself" if error.errno == errno.ELOOP else ""
+    return "" if stat.S_ISREG(found.st_mode) else _KINDS.get(stat.S_IFMT(found.st_mode), "no file")
+
+
+def refuse_other_kinds(full: str, what: str) -> None:
+    """Raise `StorageError` when something else than a file stands at the path."""
+    if kind := other_kind(full):
+        _refuse_kind(kind, full, what)
+
+
+def _refuse_kind(kind: str, full: str, what: str) -> NoReturn:
+    raise StorageError(
+        f"{full} {what}: it is {kind}, where a file belongs. Find out who made it, move it away, and run it again",
+        path=full,
+        kind=kind,
+    )
+
+
+def read(fd: int, found: os.stat_result, full: str) -> bytes:
+    """Read the whole file, wherever the descriptor stands.
 
     Few system calls for a small file: every commit reads the log entries of all other writers.
     """
-    body = os.pread(fd, size + 1, 0)
-    while more := os.pread(fd, 1 << 20, len(body)) if len(body) != size else b"":
-        body += more
+    body = b"" if found.st_size > _READ_BYTES_MAX else os.pread(fd, found.st_size + 1, 0)
+    if len(body) != found.st_size:  # it grows, or is one of those that the kernel makes up
+        pieces, size = [body], len(body)
+        while size <= _READ_BYTES_MAX and (more := os.pread(fd, 1 << 20, size)):
+            pieces.append(more)
+            size += len(more)
+        body = b"".join(pieces)
+    if len(body) > _READ_BYTES_MAX:
+        raise StorageError(
+            f"{full} was not read: it is larger than anything that is read as a whole. Restore it from a copy, or move it "
+            "away if it does not belong there",
+            path=full,
+        )
     return body
 
 
@@ -416,7 +496,9 @@ def _open_own(full: str, required: bool) -> int:
     while True:
         try:
             fd = os.open(full, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:
+        except OSError as error:
+            if required and error.errno in _NO_MORE_FILES:  # unlocked, one of two would overwrite what the other wrote
+                refuse(error, full, "was not written")
             return -1
         try:
             _flock(fd, full, fcntl.LOCK_EX, _LOCK_WAIT_S if required else _DELETE_WAIT_S)
@@ -437,9 +519,14 @@ def _open_own(full: str, required: bool) -> int:
 
 def _open_locked(folder: str, how: int, required: bool, make: bool) -> int:
     while True:
-        if make:
-            make_folder(folder, None)
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if make:
+                make_folder(folder, None)
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            raise
+        except OSError as error:
+            refuse(error, folder, "could not be locked, so nothing was written")
         try:
             _flock(fd, folder, how, _LOCK_WAIT_S)
             if os.path.samestat(os.fstat(fd), os.stat(folder)):
@@ -504,6 +591,25 @@ def _exchange(one: str, other: str) -> bool:
 def refuse(error: OSError, full: str, what: str) -> NoReturn:
     """Raise what the store's caller is to see, with the next step."""
     if error.errno == errno.ENAMETOOLONG:
+        if what != "was not written":
+            raise StorageError(
+                f"{full} {what}: its path is longer than the system takes. Move what lies there out of the table",
+                path=full,
+                errno=error.errno,
+            ) from error
         raise InputError(f"{full} {what}: a name in it is longer than the file system allows", path=full) from error
+    if error.errno in _MAYBE_NO_FILE:
+        refuse_other_kinds(full, what)
     step = _NEXT_STEP.get(error.errno or 0, "See the cause above")
+    if error.errno == errno.ENOSPC and _no_inodes(folder_of(full)):
+        step = "The file system has room, but no free inodes (df -i): delete files that nobody needs, and run it again"
     raise StorageError(f"{full} {what}: {error.strerror or error}. {step}", path=full, errno=error.errno) from error
+
+
+def _no_inodes(folder: str) -> bool:
+    """Whether it is the number of files that is used up; not every file system has such a limit."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return False
+    return bool(found.f_files) and not found.f_favail and bool(found.f_bavail)

@@ -21,9 +21,9 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from operator import attrgetter
-from typing import IO
+from typing import IO, TypeVar
 
-from ...errors import InputError
+from ...errors import InputError, StorageError
 from ..interface import Durable, Entry, Outcome, Put, Stored
 from ..location import check_path, parse
 from .files import (
@@ -35,8 +35,11 @@ from .files import (
     exclusive,
     folder_of,
     make_folder,
+    open_file,
+    other_kind,
     read,
     refuse,
+    refuse_other_kinds,
     sync_folder,
     tag_of,
     temporary,
@@ -47,7 +50,8 @@ from .turn import turn
 
 __all__ = ["LocalStore"]
 
-_SMALL_BYTES = 1 << 14
+_Read = TypeVar("_Read")
+
 _TABLE = ".hoodie"
 _TEMP_FOLDER = ".hoodie/.lakelatch/tmp"
 _TURNS = f".hoodie/.lakelatch/{TEMP_PREFIX}turns"
@@ -84,8 +88,9 @@ class LocalStore:
         if not body:
             return create_empty(full, durable, self._flush)
         with turn(f"{self.root}/{_TURNS}", path) if durable else nullcontext():
-            if os.path.lexists(full):
-                return Put(Outcome.LOST)  # without the cost of a flush; the link below is what decides
+            if os.path.lexists(full):  # without the cost of a flush; the link below is what decides
+                refuse_other_kinds(full, "was not written")
+                return Put(Outcome.LOST)
             with self._filled(path, body, durable) as new:
                 return new.publish(durable=durable)
 
@@ -114,8 +119,9 @@ class LocalStore:
 
     def secure(self, path: str) -> Put:
         full = self._full(path)
-        if (fd := _open_to_read(full)) is None:
+        if (opened := _open_to_read(full)) is None:
             return Put(Outcome.LOST)
+        fd = opened[0]
         try:
             with temporary(full, self._temp_folder, True, self._flush) as temp:
                 temp.copy(fd)
@@ -155,51 +161,32 @@ class LocalStore:
     # Reading -----------------------------------------------------------------------------------------------------
 
     def get(self, path: str) -> Stored | None:
-        full = self._full(path)
-        if (fd := _open_to_read(full)) is None:
-            return None
-        try:
-            found = os.fstat(fd)
-            if not stat.S_ISREG(found.st_mode):
-                return None
-            body = read(fd, found.st_size)
-            return Stored(body, tag_of(found, body))
-        except OSError as error:
-            refuse(error, full, "was not read")
-        finally:
-            os.close(fd)
+        return self._read(path, lambda body, found: Stored(body, tag_of(found, body)))
 
     def body(self, path: str) -> bytes | None:
-        full = self._full(path)
-        if (fd := _open_to_read(full)) is None:
-            return None
-        try:
-            return read(fd, _SMALL_BYTES)
-        except OSError as error:
-            if error.errno in (errno.EISDIR, errno.ESPIPE):  # a folder, or a pipe
-                return None
-            refuse(error, full, "was not read")
-        finally:
-            os.close(fd)
+        return self._read(path, lambda body, _: body)
 
     def head(self, path: str) -> Entry | None:
         full = self._full(path)
         try:
             found = os.stat(full)
         except (FileNotFoundError, NotADirectoryError):
+            refuse_other_kinds(full, "was not read")
             return None
         except OSError as error:
             refuse(error, full, "was not read")
-        return Entry(path, found.st_size, found.st_mtime) if stat.S_ISREG(found.st_mode) else None
+        if stat.S_ISDIR(found.st_mode):
+            return None
+        if not stat.S_ISREG(found.st_mode):
+            refuse_other_kinds(full, "was not read")
+        return Entry(path, found.st_size, found.st_mtime)
 
     @contextmanager
     def open(self, path: str, *, size: int | None = None) -> Iterator[IO[bytes]]:  # noqa: ARG002 - the system knows it
         full = self._full(path)
-        try:
-            stream = open(full, "rb")  # noqa: SIM115 - closed below; only the opening is guarded
-        except OSError as error:
-            refuse(error, full, "was not read")
-        with stream:
+        if (opened := _open_to_read(full)) is None:
+            refuse(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)), full, "was not read")
+        with os.fdopen(opened[0], "rb") as stream:
             yield stream
 
     def list(
@@ -221,8 +208,12 @@ class LocalStore:
                     continue
                 try:  # `suppress` would take half as long as the rest: there may be a hundred thousand
                     info = item.stat()
-                except FileNotFoundError:  # gone since the folder was read, or a link to nothing
-                    continue
+                except OSError as error:
+                    if not item.is_symlink():
+                        if isinstance(error, FileNotFoundError):
+                            continue  # gone since the folder was read
+                        refuse(error, item.path, "was not listed")
+                    info = item.stat(follow_symlinks=False)  # leads nowhere: who wants to read it is told
                 found.append(Entry(path, info.st_size, info.st_mtime))
         return sorted(found, key=attrgetter("path"))
 
@@ -246,17 +237,28 @@ class LocalStore:
 
     def empty_folders(self) -> builtins.list[str]:
         """Paths of the folders that hold no file at any depth; object stores have none, so `Store` has no such call."""
-        found: builtins.list[str] = []
+        seen, holding, waiting = builtins.list[str](), set[str](), [""]
+        while waiting:
+            seen.append(folder := waiting.pop())
+            below = [(each.name, each.is_dir(follow_symlinks=False)) for each in self._scan(folder)]
+            waiting += [_join(folder, name) for name, is_folder in below if is_folder]
+            if not all(is_folder for _, is_folder in below):
+                while folder and folder not in holding:
+                    holding.add(folder)
+                    folder = folder_of(folder)
+        return sorted(each for each in seen if each and each not in holding)
 
-        def holds(folder: str) -> bool:
-            items = self._scan(folder)
-            below = [holds(_join(folder, each.name)) for each in items if each.is_dir(follow_symlinks=False)]
-            full = any(below) or any(not each.is_dir(follow_symlinks=False) for each in items)
-            if folder and not full:
-                found.append(folder)
-            return full
-
-        holds("")
+    def no_files(self) -> builtins.list[tuple[str, str]]:
+        """Path and kind, in words, of everything that is no file, folders too; object stores have none of it."""
+        found, waiting = builtins.list[tuple[str, str]](), [""]
+        while waiting:
+            folder = waiting.pop()
+            for item in self._scan(folder):
+                path = _join(folder, item.name)
+                if item.is_dir(follow_symlinks=False):
+                    waiting.append(path)
+                if not item.is_file(follow_symlinks=False) and (kind := other_kind(f"{self.root}/{path}")):
+                    found.append((path, kind))
         return sorted(found)
 
     # Inside ------------------------------------------------------------------------------------------------------
@@ -300,24 +302,44 @@ class LocalStore:
                 # A link to a folder is not followed downwards: it may lead back up. A table's partition may be one.
                 if item.is_file(follow_symlinks=False):
                     yield path, item
-                elif item.is_dir(follow_symlinks=not (recursive and hidden)):
+                elif _is_folder(item, follow=not (recursive and hidden)):
                     if recursive and (hidden or not item.name.startswith(".")):
                         waiting.append(path)
-                elif not item.is_dir():
+                elif not _is_folder(item, follow=True):
                     yield path, item
             hidden = True  # this much for the first level; below it a name with a dot is as good as any
 
     def _holds(self, folder: str) -> bool:
         # Stops at the first object: a folder of the log holds a thousand, and every commit asks.
+        waiting = [folder]
+        while waiting:
+            folder = waiting.pop()
+            full = self._full(folder, folder=True)
+            try:
+                with os.scandir(full) as items:
+                    for item in items:
+                        if item.name.startswith(TEMP_PREFIX):
+                            continue
+                        if not item.is_dir(follow_symlinks=False):
+                            return True
+                        waiting.append(_join(folder, item.name))
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                refuse(error, full, "was not listed")
+        return False
+
+    def _read(self, path: str, made: Callable[[bytes, os.stat_result], _Read]) -> _Read | None:
+        full = self._full(path)
+        if (opened := _open_to_read(full)) is None:
+            return None
+        fd, found = opened
         try:
-            with os.scandir(self._full(folder, folder=True)) as items:
-                return any(
-                    self._holds(_join(folder, item.name)) if item.is_dir(follow_symlinks=False) else True
-                    for item in items
-                    if not item.name.startswith(TEMP_PREFIX)
-                )
-        except (FileNotFoundError, NotADirectoryError):
-            return False
+            return made(read(fd, found, full), found)
+        except OSError as error:
+            refuse(error, full, "was not read")
+        finally:
+            os.close(fd)
 
     def _has(self, path: str, tag: str) -> bool:
         now = self.get(path)
@@ -329,7 +351,7 @@ class LocalStore:
             try:
                 with nullcontext() if folder.startswith(_MARKERS) else exclusive(full, required=False):
                     os.rmdir(full)
-            except OSError:
+            except (OSError, StorageError):
                 return  # not empty, or removed by another process
             folder = folder_of(folder)
 
@@ -370,14 +392,20 @@ class LocalStore:
         return folder
 
 
-def _open_to_read(full: str) -> int | None:
+def _open_to_read(full: str) -> tuple[int, os.stat_result] | None:
     try:
-        # Not to be blocked by a named pipe that somebody left there.
-        return os.open(full, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+        return open_file(full)
     except OSError as error:
         refuse(error, full, "was not read")
+
+
+def _is_folder(item: os.DirEntry[str], *, follow: bool) -> bool:
+    try:
+        return item.is_dir(follow_symlinks=follow)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):  # a link that leads to itself, or is none of a path
+            return False
+        refuse(error, item.path, "was not listed")
 
 
 def _is(fd: int, full: str) -> bool:

@@ -23,7 +23,9 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ...errors import StorageError
 from .byte_locks import BUSY, OFD, byte_lock
+from .files import open_file
 
 _WAIT_S, _PAUSE_S, _PAUSE_S_MAX = 0.02, 0.0002, 0.004
 
@@ -35,9 +37,10 @@ def turn(file: str, name: str) -> Iterator[None]:
     ``file`` is made if its folder is there; without that, and where bytes cannot be locked, nobody waits.
     """
     try:
-        fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666) if OFD else -1
-    except OSError:
-        fd = -1
+        opened = open_file(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW) if OFD else None
+    except (OSError, StorageError):
+        opened = None
+    fd = opened[0] if opened else -1
     try:
         if fd >= 0:
             _wait(fd, zlib.crc32(name.encode()))

@@ -21,9 +21,11 @@ from lakelatch.locks.file import backend as file
 from lakelatch.locks.file import generations
 from lakelatch.testing import FakeEnvironment, LockProviderContract
 
+from ..no_files import NO_FILES
 from .weather import holding
 
 KEY = "s3://bucket/table"
+_pread = os.pread
 OTHER_HOST = Process("host-b", "boot-b", 100, "1")
 NEIGHBOUR = Process("host-a", "boot-a", 200, "1")
 
@@ -293,6 +295,87 @@ def test_a_torn_record_is_judged_by_our_own_lease(tmp_path: Path) -> None:
         lease = locks.try_acquire(KEY)
         assert lease is not None
         assert lease.token == 8
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", NO_FILES)
+@pytest.mark.parametrize("name", ["00000000000000000009", "00000000000000000001.beat", "queue"])
+def test_what_is_no_file_is_named_and_nobody_waits_for_it(tmp_path: Path, name: str, kind: str) -> None:
+    environment = FakeEnvironment()
+    with open_provider(f"file://{tmp_path}?lease=30s", env=environment) as mine:
+        folder = Path(generations.key_folder(str(tmp_path), KEY))
+        with mine.acquire(KEY, wait_s=0):
+            pass
+        if (folder / name).exists():
+            (folder / name).unlink()
+        (folder / "00000000000000000001.released").unlink()
+        (folder / "00000000000000000001").unlink()
+        (folder / "00000000000000000001").write_text("torn")
+        NO_FILES[kind](folder / name)
+        for _ in range(2):
+            with pytest.raises(StorageError, match=f"{name} was not (read|written): it is {kind}, where a file belongs"):
+                mine.acquire(KEY, wait_s=0)
+        if name != "queue":  # which a look at the holder can do without
+            with pytest.raises(StorageError, match=f"{name} was not read: it is {kind}"):
+                mine.inspect(KEY)
+        assert not (folder / "nowhere").exists()
+
+
+@pytest.mark.parametrize("kind", NO_FILES)
+def test_nothing_is_written_into_a_beat_that_is_no_file(tmp_path: Path, kind: str) -> None:
+    NO_FILES[kind](tmp_path / "7.beat")
+    with pytest.raises(StorageError, match=f"7.beat was not written: it is {kind}"):
+        generations.write_small(str(tmp_path / "7.beat"), {"beat": 1})
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("kind", NO_FILES)
+def test_a_record_of_a_break_that_is_no_file_is_named(tmp_path: Path, kind: str) -> None:
+    with open_provider(f"file://{tmp_path}", env=FakeEnvironment()) as mine:
+        mine.acquire(KEY, wait_s=0).release()
+        NO_FILES[kind](Path(generations.key_folder(str(tmp_path), KEY), "00000000000000000001.broken"))
+        with pytest.raises(StorageError, match=f"it is {kind}"):
+            mine.breaks(KEY)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"token": "x"}', '{"token": 1, "reason": 2}', "[" * 100_000])
+def test_a_record_of_a_break_that_says_nothing_is_none(tmp_path: Path, text: str) -> None:
+    with open_provider(f"file://{tmp_path}", env=FakeEnvironment()) as mine:
+        mine.acquire(KEY, wait_s=0).release()
+        Path(generations.key_folder(str(tmp_path), KEY), "00000000000000000001.broken").write_text(text)
+        assert mine.breaks(KEY) == ()
+
+
+def test_a_record_of_any_size_is_read_no_further_than_records_are_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(generations.os, "pread", lambda fd, size, at: asked.append(size) or _pread(fd, size, at))
+    with open_provider(f"file://{tmp_path}?lease=30s", env=(environment := FakeEnvironment())) as mine:
+        mine.acquire(KEY, wait_s=0).release()
+        folder = Path(generations.key_folder(str(tmp_path), KEY))
+        for name in ("00000000000000000009", "00000000000000000009.beat"):
+            (folder / name).touch()
+            os.truncate(folder / name, 1 << 40)
+        assert mine.try_acquire(KEY) is None  # as of every record that says nothing, by our own lease
+        environment.advance(31)
+        with mine.acquire(KEY, wait_s=0) as lease:
+            assert lease.token == 10
+    assert max(asked) <= 1 << 16
+
+
+@pytest.mark.parametrize("digit", ["\u00b2", "\u0663", "\uff11", "\u2460"])
+def test_names_with_digits_of_other_scripts_are_no_generations(tmp_path: Path, digit: str) -> None:
+    with open_provider(f"file://{tmp_path}", env=FakeEnvironment()) as mine:
+        mine.acquire(KEY, wait_s=0).release()
+        folder = Path(generations.key_folder(str(tmp_path), KEY))
+        (folder / (digit * 20)).touch()
+        (folder / (digit * 20 + ".broken")).touch()
+        for token in range(2, 20):  # some of them prune
+            with mine.acquire(KEY, wait_s=0) as lease:
+                assert lease.token == token
+            assert mine.inspect(KEY) is None
+        assert (folder / (digit * 20)).exists()
 
 
 def test_a_vanished_folder_ends_the_lease_and_is_made_again(tmp_path: Path) -> None:

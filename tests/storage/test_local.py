@@ -335,12 +335,6 @@ def test_bytes_that_could_not_be_settled_are_for_the_put_to_complain_of(store, f
         assert store.put_if_absent("a/new", body).done
 
 
-def test_no_reader_is_blocked_by_a_pipe(store):
-    store.put("a", b"x")
-    os.mkfifo(f"{store.root}/pipe")
-    assert (store.get("pipe"), store.body("pipe"), store.head("pipe")) == (None, None, None)
-
-
 # A flush fails ---------------------------------------------------------------------------------------------------
 
 
@@ -571,7 +565,6 @@ def test_our_own_folders_go_with_their_last_object_and_others_stay(tmp_path):
 def test_a_link_that_leads_back_up_ends_the_listing(store):
     store.put("a/b", b"x")
     os.symlink(store.root, Path(store.root, "a", "loop"))
-    os.symlink("nowhere", Path(store.root, "a", "broken"))
     assert [entry.path for entry in store.list("", recursive=True)] == ["a/b"]
     assert [entry.path for entry in store.list("a")] == ["a/b"]
 

@@ -287,6 +287,7 @@ DAMAGES = {
     "bucket-wrong": (change_buckets, set()),
     "old-file-missing": (lambda t: t.bases[0].unlink(), set()),
     "orphan-file": (lambda t: t.copy_base(instant=t.aborted), set()),
+    "no-file": (lambda t: os.mkfifo(t.slots[-1].with_name(f"{len(t.slots) + 1:020d}")), set()),
     "stray-file": (lambda t: t.put(f"{PARTITION}/part-0000.parquet"), set()),
     "folder-in-partition": (lambda t: (t.root / PARTITION / "_temporary").mkdir(), set()),
     "partition-unmarked": (lambda t: (t.root / PARTITION / ".hoodie_partition_metadata").unlink(), set()),

@@ -1,0 +1,94 @@
+"""What is no file stands in a table where one belongs: a write is refused at once, nobody waits, check and doctor name it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import lakelatch
+from lakelatch.errors import LakeLatchError, StorageError
+from lakelatch.occ.check import check
+from lakelatch.occ.doctor import advise, gather
+
+from ...no_files import NO_FILES
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def place(root: Path, where: str) -> Path:
+    """The path of a file that is read, or made, by the next write."""
+    meta, ours = root / ".hoodie", root / ".hoodie/.lakelatch"
+    last = max(ours.glob("log/*/*"))
+    return {
+        "properties": meta / "hoodie.properties",
+        "log slot": last.with_name(f"{int(last.name) + 1:020d}"),
+        "log entry": last,
+        "instant": max(meta.glob("timeline/*.commit")),
+        "lock record": next(each for each in ours.glob("locks/*/") if each.is_dir()) / f"{99:020d}",
+        "reader": ours / "readers/x",
+        "data file": next(each for each in root.glob("*.parquet") if each.stat().st_size),
+    }[where]
+
+
+WHERE = ("properties", "log slot", "log entry", "instant", "lock record", "reader", "data file")
+
+
+@pytest.mark.parametrize("kind", NO_FILES)
+@pytest.mark.parametrize("where", WHERE)
+def test_it_is_named_by_a_write_and_by_a_check(folder: Path, where: str, kind: str) -> None:
+    url = str(folder / "t")
+    with lakelatch.create(url, record_key="id") as table:
+        table.insert([{"id": "1", "v": 0}])
+    path = place(folder / "t", where)
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    NO_FILES[kind](path)
+    relative = str(path.relative_to(folder / "t"))
+
+    def write() -> None:
+        with lakelatch.open(url) as table:
+            table.upsert([{"id": "1", "v": 1}], timeout_s=5)
+            if where == "reader":
+                table.clean(retain_commits=1)
+
+    def read() -> None:
+        with lakelatch.open(url) as table:
+            table.read().to_arrow()
+
+    if (where, kind) == ("reader", "a folder"):  # which nobody looks for
+        return
+    unseen = where == "instant" or (kind == "a folder" and where in ("log entry", "data file"))  # as if there were nothing
+    if not unseen:
+        with pytest.raises(StorageError, match=f"{path.name} was not (read|written): it is {kind}, where a file belongs"):
+            write()
+    try:
+        read()
+    except LakeLatchError as e:
+        assert path.name in str(e)
+    (found,) = check(lakelatch.storage.open_store(url)).findings
+    assert (found.kind, found.path, kind in found.message) == ("no-file", relative, True)
+    try:
+        with lakelatch.open(url) as table:
+            (found,) = [each for each in advise(gather(table.session)) if each.kind == "no-file"]
+            assert f"{relative} ({kind})" in found.message
+    except LakeLatchError as e:
+        assert path.name in str(e)
+
+
+def test_what_nobody_reads_stops_nobody(folder: Path) -> None:
+    """Also a link to itself, of which every question ends with an error of the system."""
+    url = str(folder / "t")
+    with lakelatch.create(url, record_key="id", partition_by="p") as table:
+        table.insert([{"id": "1", "v": 0, "p": "a"}])
+        for number, make in enumerate(NO_FILES.values()):
+            if make is not NO_FILES["a folder"]:
+                for below in (".", ".hoodie", ".hoodie/.lakelatch", "p=a", ".hoodie/timeline", ".hoodie/.lakelatch/log"):
+                    make(folder / "t" / below / f"other-{number}")
+        table.upsert([{"id": "1", "v": 1, "p": "a"}], timeout_s=5)
+        assert table.read().to_pylist() == [{"id": "1", "v": 1, "p": "a"}]
+        for each in (table.clean, table.cluster, table.archive, table.rollback_failed_writes):
+            each()
+        assert table.read(as_of=table.commits()[-1][0].requested).to_pylist() == [{"id": "1", "v": 1, "p": "a"}]
+        assert [each.kind for each in check(table.store).findings] == ["other-files"]
+        assert not [each for each in advise(gather(table.session)) if each.kind == "no-file"]
