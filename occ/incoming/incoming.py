@@ -23,7 +23,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 import pyarrow as pa
 
 from ...errors import InputError
-from ...hudi.table import META_COLUMNS, TableConfig
+from ...hudi.table import META_COLUMNS, TableConfig, fields_inside
 from .lossless import fitted, stored_type
 from .ordering_values import refuse_some_of_the_order, refuse_unordered
 from .python_values import array_of, table_of
@@ -33,6 +33,9 @@ REFUSE, NULL = "refuse", "null"  # what is done about columns that the rows lack
 _ACCEPTED = (
     "a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars DataFrame, a DuckDB relation, a list of dicts or "
     "of record batches, or an object with `__arrow_c_stream__` or `__arrow_c_array__`"
+)
+_EXTENSION = (
+    b"ARROW:extension:name"  # of a type that this process does not know, which looks like the one it is stored in
 )
 _T = TypeVar("_T")
 _Maker = Callable[[Mapping[str, pa.DataType]], pa.Table]
@@ -193,6 +196,9 @@ class Incoming:
 
     def _fit(self, given: pa.Table, fields: list[pa.Field], *, first: int = 0) -> pa.Table:
         names = given.column_names
+        for each in fields:
+            if each.name in names:
+                _refuse_no_values(given.schema.field(each.name), given.column(each.name))
         columns = [
             fitted(given.column(each.name), each.type, each.name, zone=self._zone, fill=self._fill, first=first)
             if each.name in names
@@ -233,6 +239,23 @@ def _data_columns(given: pa.Schema) -> pa.Schema:
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"the rows have more than one column {twice[0]!r}; nothing was written", columns=twice)
     return pa.schema([each for each in given if each.name not in META_COLUMNS])
+
+
+def _refuse_no_values(field: pa.Field, column: pa.ChunkedArray) -> None:
+    """Raise `InputError` for a column whose bytes are not the values that its type says."""
+    for path, each in ((field.name, field), *fields_inside(field.type, field.name)):
+        if other := (each.metadata or {}).get(_EXTENSION):
+            raise InputError(
+                f"column {path!r} is of type {other.decode(errors='replace')}, and Arrow shows other values for it, of type "
+                f"{each.type}; convert it, for example to text; nothing was written",
+                column=path,
+            )
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid as e:
+        raise InputError(
+            f"column {field.name!r} holds what no {field.type} is: {e}; nothing was written", column=field.name
+        ) from e
 
 
 def _known_zone(zone: str | None) -> str | None:
@@ -280,8 +303,10 @@ def _readable(rows: Any) -> pa.Table | _Maker | _Stream:
         return _read_once(rows, "the reader")
     if pandas is not None and isinstance(rows, pandas.DataFrame):
         return lambda known: _of_pandas(rows, known)
-    if polars is not None and isinstance(rows, polars.LazyFrame):
-        return pa.table(rows.collect())
+    if polars is not None and isinstance(rows, polars.DataFrame | polars.LazyFrame):
+        return _of_polars(rows.lazy().collect(), polars)
+    if (duckdb := sys.modules.get("duckdb")) is not None and isinstance(rows, duckdb.DuckDBPyRelation):
+        _refuse_odd_types(rows)
     if isinstance(rows, list | tuple) and all(isinstance(each, pa.RecordBatch) for each in rows) and rows:
         return _understood(kind, lambda: pa.Table.from_batches(rows))
     if isinstance(rows, list | tuple) and all(isinstance(each, Mapping) for each in rows):
@@ -338,10 +363,56 @@ def _of_pandas(frame: Any, known: Mapping[str, pa.DataType]) -> pa.Table:
             arrays.append(array_of(values, known.get(name), name))
             continue
         try:
+            if hasattr(column, "cat") and column.cat.categories.dtype == object:
+                codes, categories = column.cat.codes, array_of(list(column.cat.categories), known.get(name), name)
+                indices = pa.array(codes, mask=codes.to_numpy() < 0)
+                arrays.append(pa.DictionaryArray.from_arrays(indices, categories))
+                continue
             arrays.append(pa.array(column, from_pandas=True))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as e:
             raise InputError(f"column {name!r}: {e}; nothing was written", column=name) from e
     return pa.Table.from_arrays(arrays, names=names)
+
+
+def _of_polars(frame: Any, polars: Any) -> pa.Table:
+    try:
+        table = pa.table(frame)
+        objects = [kind == polars.Object for kind in frame.schema.values()]  # for which Arrow has their addresses
+        told = [
+            each.with_metadata({_EXTENSION: "polars.Object"}) if odd else each
+            for each, odd in zip(table.schema, objects, strict=True)
+        ]
+        return pa.Table.from_arrays(table.columns, schema=pa.schema(told))
+    except pa.ArrowException as e:
+        for name, kind in frame.schema.items():
+            try:
+                pa.table(frame.select(name))
+            except pa.ArrowException as one:
+                raise InputError(
+                    f"column {name!r} is of polars' type {kind}, which Arrow does not take: {one}; cast it; nothing was written",
+                    column=name,
+                ) from e
+        raise
+
+
+def _refuse_odd_types(relation: Any) -> None:
+    """Raise `InputError` for columns of DuckDB that Arrow shows as other values."""
+    for name, kind in zip(relation.columns, relation.types, strict=True):
+        if found := _odd_types(kind):
+            raise InputError(
+                f"column {name!r} is of DuckDB's type {kind}, and Arrow shows other values for {found}; cast it, for example "
+                "to VARCHAR; nothing was written",
+                column=name,
+            )
+
+
+def _odd_types(kind: Any) -> str | None:
+    if kind.id in ("bit", "uhugeint"):
+        return str(kind)
+    if kind.id not in ("list", "array", "struct", "map", "union"):
+        return None
+    parts = (part for _, part in kind.children if not isinstance(part, int))  # the size of an array is one too
+    return next((found for part in parts if (found := _odd_types(part))), None)
 
 
 def _what(rows: Any) -> str:

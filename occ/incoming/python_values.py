@@ -10,13 +10,14 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as types
 
 from ...errors import InputError
 
 # Kinds of which one column holds one.
-_APART = ("a time with a zone", "a time without zone", "a date", "text", "bytes", "a mapping", "a list")
+_APART = ("a time with a zone", "a time without zone", "a date", "text", "bytes", "a bool", "a mapping", "a list")
 
 
 def table_of(rows: Sequence[Mapping[str, Any]], known: Mapping[str, pa.DataType]) -> pa.Table:
@@ -40,7 +41,7 @@ def table_of(rows: Sequence[Mapping[str, Any]], known: Mapping[str, pa.DataType]
 
 def array_of(values: Sequence[Any], wanted: pa.DataType | None, name: str) -> pa.Array:
     """The values of one column, ``None`` for null; arguments and errors of `table_of`."""
-    values = [None if isinstance(value, dt.date) and value != value else value for value in values]
+    values = [None if isinstance(value, dt.date) and value != value else _listed(value) for value in values]
     kinds: dict[str, Any] = {}
     for value in values:
         if value is not None:
@@ -68,8 +69,17 @@ def array_of(values: Sequence[Any], wanted: pa.DataType | None, name: str) -> pa
         raise InputError(f"column {name!r}: {e}; nothing was written", column=name) from e
 
 
+def _listed(value: Any) -> Any:
+    """The value, with a list in the place of other things that hold objects of any kind."""
+    if isinstance(value, set | frozenset):
+        return list(value)
+    return value.tolist() if isinstance(value, np.ndarray) and value.dtype == object else value
+
+
 def _kind(value: Any) -> str:
     match value:
+        case bool() | np.bool_():
+            return "a bool"
         case dt.datetime():
             return "a time without zone" if value.tzinfo is None else "a time with a zone"
         case dt.date():

@@ -112,7 +112,7 @@ def _planned_by_others(session: Session) -> set[FileGroupId]:
 def refuse_types(session: Session, schema: pa.Schema, verb: str) -> None:
     """Raise `UnsupportedTableError` unless a base file of ours can hold the table's own types; it has those stored here."""
     try:
-        stored = storable(schema)
+        stored = storable(schema, known=schema.names)
         other = [field.name for field in schema if not stored.field(field.name).type.equals(field.type)]
         reason = f"the types of columns {', '.join(other)} are not written here" if other else ""
     except InputError as e:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from ...errors import InputError
-from ...hudi.table import META_COLUMNS, TableConfig, refuse_key_type, storable
+from ...hudi.table import META_COLUMNS, TableConfig, refuse_key_type, refuse_names
 from ...occ.staging import NEW
+
+_ENCODED = frozenset({"variant", "geometry", "geography"})
 
 
 def arrow_schema(schema: Any) -> pa.Schema:
@@ -23,6 +25,12 @@ def arrow_schema(schema: Any) -> pa.Schema:
 
     for field in schema.fields:
         name = field.dataType.typeName()
+        if odd := _ENCODED & set(_type_names(field.dataType)):
+            raise InputError(
+                f"column {field.name!r} is or holds {min(odd).upper()}, of which Arrow shows how Spark encodes it; cast it to "
+                "text; nothing was written",
+                column=field.name,
+            )
         if name == "timestamp_ntz":
             raise InputError(
                 f"column {field.name!r} is TIMESTAMP_NTZ, which Hudi's readers cannot hold; cast it: "
@@ -74,10 +82,30 @@ def at_the_door(rows: Any, url: str) -> Any:
     refuse_no_frame(rows, url)
     own = [name for name in rows.columns if name in META_COLUMNS]
     try:
-        storable(pa.schema([(name, pa.string()) for name in rows.columns if name not in own]))
+        refuse_names(pa.schema([(each.name, _names_in(each.dataType)) for each in rows.schema.fields]))
     except InputError as error:
         raise InputError(f"{url}: {error}; nothing was written", **error.details) from None
     return rows.drop(*own) if own else rows
+
+
+def _type_names(kind: Any) -> Iterator[str]:
+    yield kind.typeName()
+    parts = [each.dataType for each in kind.fields] if kind.typeName() == "struct" else []
+    for part in (*parts, *(getattr(kind, name, None) for name in ("elementType", "keyType", "valueType"))):
+        if part is not None:
+            yield from _type_names(part)
+
+
+def _names_in(kind: Any) -> pa.DataType:
+    """The names of a Spark type's fields, in a type of Arrow; Spark's own conversion fails on some of them."""
+    match kind.typeName():
+        case "struct":
+            return pa.struct([(each.name, _names_in(each.dataType)) for each in kind.fields])
+        case "array":
+            return pa.list_(_names_in(kind.elementType))
+        case "map":
+            return pa.map_(pa.string(), _names_in(kind.valueType))
+    return pa.string()
 
 
 def refuse_missing(schema: pa.Schema, config: TableConfig, *, delete: bool = False) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lakelatch.errors import CorruptTableError, InputError
 from lakelatch.hudi.table.avro_schema import decimal_bytes, from_avro, to_avro
-from lakelatch.hudi.table.column_types import META_COLUMNS, storable, widen
+from lakelatch.hudi.table.column_types import META_COLUMNS, storable, widen, with_column
 
 PLAIN = [
     pa.bool_(),
@@ -110,6 +110,73 @@ def test_names_that_readers_cannot_hold_are_refused(name):
 def test_names_that_differ_only_in_case_are_refused():
     with pytest.raises(InputError, match="ignores case"):
         storable(pa.schema([("Id", pa.int64()), ("id", pa.int64())]))
+
+
+def two(first: str, second: str) -> pa.DataType:
+    return pa.struct([pa.field(first, pa.int64()), pa.field(second, pa.int64())])
+
+
+INSIDE = {
+    "struct": lambda kind: kind,
+    "struct in struct": lambda kind: pa.struct([("deep", kind)]),
+    "list": pa.list_,
+    "large list": pa.large_list,
+    "list of a fixed size": lambda kind: pa.list_(kind, 2),
+    "map": lambda kind: pa.map_(pa.string(), kind),
+    "list in map": lambda kind: pa.map_(pa.string(), pa.list_(kind)),
+    "dictionary": lambda kind: pa.dictionary(pa.int32(), kind),
+}
+
+
+@pytest.mark.parametrize("inside", INSIDE.values(), ids=INSIDE.keys())
+@pytest.mark.parametrize(
+    ("first", "second", "why"),
+    [
+        ("name", "name", "have the same name. Rename one"),
+        ("A", "a", "for Spark, which ignores case"),
+        ("a", "", "Avro cannot hold"),
+        ("a", "b c", "Avro cannot hold"),
+        ("a", "b.c", "Avro cannot hold"),
+        ("a", "1st", "Avro cannot hold"),
+        ("a", "_hoodie_file_name", "Hudi keeps"),
+        ("a", "_metadata", "Spark keeps"),
+        ("a", "_lakelatch_x", "this library keeps"),
+    ],
+)
+def test_the_rules_of_names_hold_inside_columns(inside, first, second, why):
+    with pytest.raises(InputError, match=why) as refused:
+        storable(pa.schema([("x", inside(two(first, second)))]))
+    assert "'x." in str(refused.value)
+
+
+def test_one_name_in_two_columns_or_structs_is_fine():
+    kind = pa.struct([("x", pa.struct([("x", pa.int64())])), ("y", pa.struct([("X", pa.int64())]))])
+    schema = pa.schema([("x", kind), ("y", kind)])
+    assert from_avro(to_avro(schema, "t")) == storable(schema)
+
+
+def test_a_column_that_is_there_keeps_the_names_of_its_fields():
+    """A table of an older version, which plain readers read, can still be written, and its new columns are checked."""
+    old = pa.schema([("id", pa.int64()), ("x", two("A", "a"))])
+    assert widen(old, old) == old == from_avro(to_avro(old, "t"))
+    with pytest.raises(InputError, match=r"'y.A' and 'y.a'"):
+        widen(old, pa.schema([*old, ("y", two("A", "a"))]))
+    with pytest.raises(InputError, match=r"'y.A' and 'y.a'"):
+        with_column(old, "y", two("A", "a"))
+
+
+@pytest.mark.parametrize("levels", [17, 33, 400])
+def test_what_is_nested_deeper_than_readers_follow_is_refused(levels):
+    kind = pa.int64()
+    for _ in range(levels):
+        kind = pa.struct([("a", kind)])
+    with pytest.raises(InputError, match=r"Column 'x' is .*Store it flat"):
+        to_avro(storable(pa.schema([("id", pa.int64()), ("x", kind)])), "t")
+
+
+def test_more_columns_than_readers_follow_are_refused():
+    with pytest.raises(InputError, match="Have fewer"):
+        to_avro(pa.schema([(f"c{at}", pa.int64()) for at in range(17_000)]), "t")
 
 
 def test_meta_columns_are_no_data_columns():

@@ -239,6 +239,29 @@ def test_times_without_zone_are_refused_with_the_way_out(make: Callable[..., Any
         make().upsert(rows)
 
 
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ("named_struct('name', 'l', 'name', 'r')", r"'x.name' and 'x.name' have the same name"),
+        ("array(named_struct('A', 1, 'a', 2))", r"'x.element.A' and 'x.element.a' .*ignores case"),
+        ("map('k', named_struct('b c', 1))", r"'x.value.b c' .*Rename"),
+        ("parse_json('1')", r"'x' is or holds VARIANT"),
+        ("array(parse_json('1'))", r"'x' is or holds VARIANT"),
+    ],
+)
+def test_columns_that_no_reader_holds_are_refused_before_any_job(
+    make: Callable[..., Any], spark: Any, column: str, message: str
+) -> None:
+    table = make()
+    rows = spark.sql(f"select 'a' id, 'sf' city, {column} x")
+    for operation in ("upsert", "insert", "overwrite_table"):
+        with pytest.raises(InputError, match=message):
+            getattr(table, operation)(rows)
+    with pytest.raises(InputError, match=message):
+        table.merge(rows).when_not_matched(insert="all").run()
+    assert table.table.schema() is None
+
+
 def test_all_types_come_back(make: Callable[..., Any], spark: Any, sizes: JobSizes) -> None:
     table = make(record_key="d", partition_by="day", sizes=sizes)
     rows = spark.sql(

@@ -6,6 +6,7 @@ import datetime as dt
 from decimal import Decimal
 
 import duckdb
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -248,6 +249,138 @@ def test_a_new_column_beside_the_one_that_differs_in_case_is_refused(small):
 @pytest.mark.parametrize("name", ["with space", "1st", "_hoodie_mine", "_lakelatch_partition", "_metadata", "é"])
 def test_a_new_column_with_a_name_that_no_reader_holds_is_refused(small, name):
     refused(small, [FULL | {name: 1}], "Rename it")
+
+
+TWICE = pa.StructArray.from_arrays([pa.array(["l"]), pa.array(["r"])], names=["name", "name"])
+
+
+@pytest.mark.parametrize("value", [TWICE, pa.array([[{"A": 1, "a": 2}]]), pa.array([{"b c": 1}]), pa.array([{"": 1}])])
+@pytest.mark.parametrize("verb", ["upsert", "insert", "overwrite", "overwrite_table"])
+def test_a_new_column_with_names_inside_that_no_reader_holds_is_refused(small, value, verb):
+    upsert(small, [FULL])
+    with pytest.raises(InputError, match=r"'more\..*Rename"):
+        getattr(small, verb)(pa.Table.from_pylist([FULL]).append_column("more", value))
+    with pytest.raises(InputError, match=r"'more\..*Rename"):
+        small.merge(pa.Table.from_pylist([FULL | {"id": "b"}]).append_column("more", value)).when_not_matched(
+            insert="all"
+        ).run()
+    with pytest.raises(InputError, match=r"'more\..*Rename"):
+        small.add_column("more", value.type)
+    with pytest.raises(InputError, match=r"'more\..*Rename"):
+        lakelatch.create(
+            f"{small.url}-2", record_key="id", schema=pa.schema([("id", pa.string()), ("more", value.type)])
+        )
+    assert small.read().to_pylist() == [FULL]
+
+
+# --- columns whose bytes are not their values --------------------------------------------------------------------
+
+
+class Unknown(pa.ExtensionType):
+    """A type that pyarrow is told of for a moment."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.binary(), "acme.pickle")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, _storage: pa.DataType, _serialized: bytes) -> Unknown:
+        return cls()
+
+
+EXTENSION = pa.field("w", pa.binary(), metadata={"ARROW:extension:name": "acme.pickle"})
+WHOLE = pa.table([["a"], ["p"], [1], [1]], names=["id", "part", "seen", "v"])
+
+
+def bad_text() -> pa.Array:
+    return pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.array([0, 2], pa.int32()).buffers()[1], pa.py_buffer(b"\xff\xfe")]
+    )
+
+
+def bad_decimal() -> pa.Array:
+    return pa.Array.from_buffers(pa.decimal128(3, 1), 1, [None, pa.py_buffer((10**9).to_bytes(16, "little"))])
+
+
+def with_w(column: pa.Array | pa.Field) -> pa.Table:
+    if isinstance(column, pa.Field):
+        return WHOLE.append_column(
+            column, pa.array([{"x": b"1"}] if pa.types.is_struct(column.type) else [b"1"], column.type)
+        )
+    return WHOLE.append_column("w", column)
+
+
+NO_VALUES = {
+    "polars object": lambda: pl.from_arrow(WHOLE).with_columns(pl.Series("w", [object()], dtype=pl.Object)),
+    "polars object, lazy": lambda: pl.from_arrow(WHOLE).with_columns(pl.Series("w", [{1}], dtype=pl.Object)).lazy(),
+    "polars int128": lambda: pl.from_arrow(WHOLE).with_columns(pl.Series("w", [1], dtype=pl.Int128)),
+    "extension": lambda: with_w(pa.ExtensionArray.from_storage(Unknown(), pa.array([b"1"]))),
+    "extension that is not known": lambda: with_w(EXTENSION),
+    "extension inside": lambda: with_w(pa.field("w", pa.struct([EXTENSION.with_name("x")]))),
+    "uuid": lambda: with_w(pa.array([b"x" * 16], pa.uuid())),
+    "union": lambda: with_w(pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([b"x"])])),
+    "interval": lambda: with_w(pa.array([(1, 2, 3)], pa.month_day_nano_interval())),
+    "text that is none": lambda: with_w(bad_text()),
+    "decimal with more digits": lambda: with_w(bad_decimal()),
+    "pandas period": lambda: WHOLE.to_pandas().assign(w=pd.array(["2020-01"], dtype="period[M]")),
+    "pandas interval": lambda: WHOLE.to_pandas().assign(w=[pd.Interval(0, 1)]),
+    "pandas objects": lambda: WHOLE.to_pandas().assign(w=[object()]),
+    "pandas sparse": lambda: WHOLE.to_pandas().assign(w=pd.arrays.SparseArray([1])),
+    "set of objects": lambda: [WHOLE.to_pylist()[0] | {"w": {object()}}],
+    "duckdb bit": lambda: duckdb.sql("select 'a' id, 'p' part, 1 seen, 1 v, '101'::bit w"),
+    "duckdb bits": lambda: duckdb.sql("select 'a' id, 'p' part, 1 seen, 1 v, {'x': ['101'::bit]} w"),
+    "duckdb uhugeint": lambda: duckdb.sql("select 'a' id, 'p' part, 1 seen, 1 v, (2::uhugeint << 126) w"),
+    "duckdb hugeint": lambda: duckdb.sql(
+        "select 'a' id, 'p' part, 1 seen, 1 v, 170141183460469231731687303715884105727::hugeint w"
+    ),
+    "duckdb bignum": lambda: duckdb.sql("select 'a' id, 'p' part, 1 seen, 1 v, 1::bignum w"),
+    "duckdb interval": lambda: duckdb.sql("select 'a' id, 'p' part, 1 seen, 1 v, interval 1 day w"),
+}
+
+
+@pytest.mark.parametrize("rows", NO_VALUES.values(), ids=NO_VALUES.keys())
+@pytest.mark.parametrize("kind", [None, pa.binary(), pa.string(), pa.decimal128(38, 0)], ids=str)
+def test_what_arrow_shows_as_something_else_is_refused_by_its_column(folder, rows, kind):
+    schema = None if kind is None else pa.schema([*WHOLE.schema, ("w", kind)])
+    with lakelatch.create(str(folder / "t"), record_key="id", schema=schema) as table:
+        with pytest.raises(InputError, match=r"'w[.']"):
+            table.upsert(rows())
+        assert table.read().count() == 0
+
+
+def test_a_column_that_is_not_looked_at_may_hold_objects(small):
+    upsert(small, [FULL])
+    small.delete(pl.DataFrame({"id": ["a"], "part": ["p"], "more": pl.Series([object()], dtype=pl.Object)}))
+    assert small.read().count() == 0
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        lambda values: pd.DataFrame({"id": ["a", "b"], "w": pd.Categorical(values)}),
+        lambda values: [{"id": "a", "w": np.array(values, dtype=object)}],
+        lambda values: pd.DataFrame({"id": ["a"], "w": [np.array(values, dtype=object)]}),
+        lambda values: [{"id": "a", "w": set(values)}],
+    ],
+    ids=["categories", "array in a row", "array in a frame", "set"],
+)
+@pytest.mark.parametrize(
+    "values", [[dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, 3, tzinfo=dt.UTC)], ["x", b"y"], [True, 1.5]]
+)
+def test_values_of_several_kinds_inside_others_are_refused_too(folder, rows, values):
+    with lakelatch.create(str(folder / "t"), record_key="id") as table:
+        with pytest.raises(InputError, match=r"column 'w(\.element)?'"):
+            table.upsert(rows(values))
+        assert table.schema() is None
+
+
+def test_categories_of_pandas_are_stored_as_what_they_are(folder):
+    days = [dt.date(2020, 1, 1), None, dt.date(2020, 1, 2)]
+    with lakelatch.create(str(folder / "t"), record_key="id") as table:
+        table.upsert(pd.DataFrame({"id": [1, 2, 3], "w": pd.Categorical(days)}))
+        assert [row["w"] for row in table.read().to_pylist()] == days
 
 
 def test_a_new_column_of_nulls_is_refused_because_it_has_no_type(small):

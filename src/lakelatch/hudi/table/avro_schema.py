@@ -10,12 +10,15 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...errors import CorruptTableError
-from .avro_shape import read_schema
+from ...errors import CorruptTableError, InputError
+from .avro_shape import read_schema, shape_of
 from .column_types import META_COLUMNS, storable
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_META_FIELDS = [{"name": name, "type": ["null", "string"], "default": None} for name in META_COLUMNS]
 
 
 def to_avro(schema: pa.Schema, table: str) -> str:
@@ -28,16 +31,32 @@ def to_avro(schema: pa.Schema, table: str) -> str:
     if record[0].isdigit():
         record = f"_{record}"
     namespace = f"hoodie.{record}"
-    columns = _avro_fields(storable(schema), f"{namespace}.{record}_record")
-    return json.dumps(
-        {"type": "record", "name": f"{record}_record", "namespace": namespace, "fields": columns}, separators=(",", ":")
-    )
+    columns = _avro_fields(storable(schema, known=schema.names), f"{namespace}.{record}_record")
+    head = {"type": "record", "name": f"{record}_record", "namespace": namespace}
+    _refuse_unreadable(head, columns)
+    return json.dumps({**head, "fields": columns}, separators=(",", ":"))
+
+
+def _refuse_unreadable(head: dict[str, Any], columns: list[dict[str, Any]]) -> None:
+    """Raise `InputError` for columns that `from_avro`, or a reader of log files, refuses later."""
+    try:
+        shape_of({**head, "fields": [*_META_FIELDS, *columns]})
+    except ValueError as error:
+        for each in columns:
+            try:
+                shape_of({**head, "fields": [each]})
+            except ValueError as one:
+                raise InputError(
+                    f"Column {each['name']!r} is more than readers of a schema follow ({one}). Store it flat, or as text",
+                    column=each["name"],
+                ) from error
+        raise InputError(f"The columns are more than readers of a schema follow ({error}). Have fewer") from error
 
 
 def with_meta_columns(schema: pa.Schema, table: str) -> str:
     """As `to_avro`, with Hudi's meta columns before the others: what the blocks of a log file say of their rows."""
     record = json.loads(to_avro(schema, table))
-    record["fields"][:0] = [{"name": name, "type": ["null", "string"], "default": None} for name in META_COLUMNS]
+    record["fields"][:0] = _META_FIELDS
     return json.dumps(record, separators=(",", ":"))
 
 

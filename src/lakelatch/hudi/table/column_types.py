@@ -9,6 +9,7 @@ Types that one of the readers cannot hold, or reads as something else, are refus
 from __future__ import annotations
 
 import re
+from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError
@@ -27,48 +28,98 @@ _RESERVED = "_hoodie_"
 # Columns that a scan of Spark has beside those of the file; with one of the same name rows are lost or a query fails.
 _SPARKS = ("_metadata", "_tmp_metadata_row_index")
 _OURS = "_lakelatch_"  # columns that writes add for themselves on the way
+_DEPTH_MAX = 32  # before Python's stack ends; what is stored is read back by `avro_shape`, which allows less
 _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def storable(schema: pa.Schema) -> pa.Schema:
+def storable(schema: pa.Schema, *, known: Container[str] = ()) -> pa.Schema:
     """The data columns in the plain types that are stored; rows must be cast to it before they are written.
 
     Meta columns are left out, everything becomes nullable, and types that differ only in memory (large, view and
     dictionary forms, small and unsigned integers, other time units) become the one form that readers share.
+
+    Args:
+        known: columns that the table has already, whose fields keep the names that they have.
 
     Raises:
         InputError: a name or type that the readers cannot hold.
     """
     import pyarrow as pa
 
-    fields: list[pa.Field] = []
+    refuse_names(schema, known=known)
+    return pa.schema(
+        [
+            pa.field(field.name, _plain(field.type, field.name), nullable=True)
+            for field in schema
+            if field.name not in META_COLUMNS
+        ]
+    )
+
+
+def refuse_names(schema: pa.Schema, *, known: Container[str] = ()) -> None:
+    """Raise `InputError` for a name that no column, or field inside one, can have, or that two have.
+
+    ``known``: columns whose fields are not looked at, as in `storable`.
+    """
     seen: dict[str, str] = {}
     for field in schema:
         if field.name in META_COLUMNS:
             continue
-        lower = field.name.lower()
-        keeper = (
-            "Hudi"
-            if lower.startswith(_RESERVED)
-            else "Spark"
-            if lower in _SPARKS
-            else "this library"
-            if lower.startswith(_OURS)
-            else None
+        inside = () if field.name in known else fields_inside(field.type, field.name)
+        for path, each in ((field.name, field), *inside):
+            _refuse_name(path, each.name)
+            if other := seen.get(path.lower()):
+                ignoring = "" if other == path else " for Spark, which ignores case"
+                raise InputError(
+                    f"Columns {other!r} and {path!r} have the same name{ignoring}. Rename one", column=path
+                )
+            seen[path.lower()] = path
+
+
+def fields_inside(kind: pa.DataType, where: str) -> Iterator[tuple[str, pa.Field]]:
+    """The fields of which a type is made, at every depth, each with its path.
+
+    Raises:
+        InputError: they are nested deeper than any reader follows them.
+    """
+    import pyarrow.types as types
+
+    if where.count(".") > _DEPTH_MAX:
+        raise InputError(f"Column {where.partition('.')[0]!r} is nested too deep. Store it flat, or as text")
+    if types.is_dictionary(kind):
+        yield from fields_inside(kind.value_type, where)
+        return
+    inside: list[tuple[str, pa.Field]] = []
+    if types.is_struct(kind):
+        inside = [(each.name, each) for each in map(kind.field, range(kind.num_fields))]
+    elif types.is_map(kind):
+        inside = [("key", kind.key_field.with_name("key")), ("value", kind.item_field.with_name("value"))]
+    elif _is_list(kind):
+        inside = [("element", kind.value_field.with_name("element"))]
+    for name, each in inside:
+        yield f"{where}.{name}", each
+        yield from fields_inside(each.type, f"{where}.{name}")
+
+
+def _refuse_name(path: str, name: str) -> None:
+    lower = name.lower()
+    keeper = (
+        "Hudi"
+        if lower.startswith(_RESERVED)
+        else "Spark"
+        if lower in _SPARKS
+        else "this library"
+        if lower.startswith(_OURS)
+        else None
+    )
+    if keeper:
+        raise InputError(f"Column {path!r} has a name that {keeper} keeps for itself. Rename it", column=path)
+    if not _AVRO_NAME.fullmatch(name):
+        raise InputError(
+            f"Column {path!r} has a name that Avro cannot hold: letters, digits and underscores, not beginning with a "
+            "digit. Rename it",
+            column=path,
         )
-        if keeper:
-            raise InputError(
-                f"Column {field.name!r} has a name that {keeper} keeps for itself. Rename it", column=field.name
-            )
-        other = seen.setdefault(field.name.lower(), field.name)
-        if other != field.name or field.name in {each.name for each in fields}:
-            raise InputError(
-                f"Columns {other!r} and {field.name!r} have the same name for Spark, which ignores case. Rename one",
-                column=field.name,
-            )
-        _check_name(field.name, field.name)
-        fields.append(pa.field(field.name, _plain(field.type, field.name), nullable=True))
-    return pa.schema(fields)
 
 
 def widen(old: pa.Schema, new: pa.Schema) -> pa.Schema:
@@ -79,7 +130,7 @@ def widen(old: pa.Schema, new: pa.Schema) -> pa.Schema:
     """
     import pyarrow as pa
 
-    before, after = storable(old), storable(new)
+    before, after = storable(old, known=old.names), storable(new, known=old.names)
     dropped = [field.name for field in before if field.name not in after.names]
     retyped = [
         f"{field.name} from {field.type} to {after.field(field.name).type}"
@@ -97,7 +148,8 @@ def widen(old: pa.Schema, new: pa.Schema) -> pa.Schema:
             dropped=dropped,
             retyped=retyped,
         )
-    return storable(pa.schema([*before, *(field for field in after if field.name not in before.names)]))
+    wide = pa.schema([*before, *(field for field in after if field.name not in before.names)])
+    return storable(wide, known=wide.names)
 
 
 def is_held(narrow: pa.DataType, wide: pa.DataType) -> bool:
@@ -123,7 +175,7 @@ def with_column(schema: pa.Schema, name: str, kind: pa.DataType | str) -> pa.Sch
         raise InputError(f"Column {name!r} is one of Hudi's own, which every row has; choose another name", column=name)
     if name in schema.names:
         raise InputError(f"There is a column {name!r} already, of type {schema.field(name).type}", column=name)
-    return storable(pa.schema([*schema, new]))
+    return storable(pa.schema([*schema, new]), known=schema.names)
 
 
 def with_wider(schema: pa.Schema, name: str, kind: pa.DataType | str) -> pa.Schema:
@@ -163,15 +215,6 @@ def _list(names: list[str]) -> str:
     return ", ".join(names)
 
 
-def _check_name(name: str, where: str) -> None:
-    if not _AVRO_NAME.fullmatch(name):
-        raise InputError(
-            f"Column {where!r} has a name that Avro cannot hold: letters, digits and underscores, not beginning with a "
-            "digit. Rename it",
-            column=where,
-        )
-
-
 # --- Arrow to plain Arrow ----------------------------------------------------------------------------------------
 
 
@@ -200,10 +243,8 @@ def _plain(kind: pa.DataType, where: str) -> pa.DataType:
         return pa.timestamp("us", "UTC")
     if types.is_struct(kind) and kind.num_fields:
         children = [kind.field(at) for at in range(kind.num_fields)]
-        for child in children:
-            _check_name(child.name, f"{where}.{child.name}")
         return pa.struct([pa.field(child.name, _plain(child.type, f"{where}.{child.name}")) for child in children])
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind) or _is_list_view(kind):
+    if _is_list(kind):
         return pa.list_(pa.field("element", _plain(kind.value_type, f"{where}.element")))
     if types.is_map(kind):
         if not pa.types.is_string(_plain(kind.key_type, f"{where}.key")):
@@ -216,10 +257,11 @@ def _never(_kind: object) -> bool:
     return False
 
 
-def _is_list_view(kind: pa.DataType) -> bool:
+def _is_list(kind: pa.DataType) -> bool:
     import pyarrow.types as types
 
-    return bool(types.is_list_view(kind) or types.is_large_list_view(kind))
+    views = types.is_list_view(kind) or types.is_large_list_view(kind)
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind) or views)
 
 
 def _way_out(kind: pa.DataType) -> str:
