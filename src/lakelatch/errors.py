@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 
-_PAGE = "https://github.com/lakelatch/lakelatch/blob/main/docs/errors.md"
+_PAGE = "docs/errors.md"  # of the checkout; an address would have to exist for as long as a release does
 
 
 class LakeLatchError(Exception):
