@@ -14,7 +14,8 @@ from ..check import data_files
 from ..entries import Begin, Commit, End, Loss, Open, Settings, Single
 from ..liveness import beat_age_s
 from ..log import LogState, epochs
-from ..services import Sizes, savepoints
+from ..services import Sizes
+from ..session import savepoints
 from ..session import Session
 
 _SHARED_WITH_JVM = frozenset({"key", "jvm", "layout"})  # options of a lock URL that only such a lock has

@@ -36,7 +36,6 @@ from ..services import (
     Retention,
     Round,
     Runner,
-    Savepoint,
     Sizes,
     archive,
     cancel,
@@ -46,7 +45,6 @@ from ..services import (
     delete_savepoint,
     execute,
     finish_decided,
-    kept_from,
     log_compaction,
     one_by_one,
     perform,
@@ -60,7 +58,18 @@ from ..services import (
     take_archived_away,
 )
 from ..services import clean as cleaning
-from ..session import Partition, Session, TableLock, View, known_partition, settled, several
+from ..session import (
+    Partition,
+    Savepoint,
+    Session,
+    TableLock,
+    View,
+    kept_from,
+    known_partition,
+    savepoints,
+    settled,
+    several,
+)
 from ..transaction import Bounds, Retries, RunResult, Transaction, WriteOptions, WriteResult, begin, refuse_unknown
 from ..transaction import run as run_again
 from ..turns import Asked
@@ -1051,7 +1060,7 @@ class Table:
     def savepoints(self) -> list[Savepoint]:
         """All savepoints, in order of their commits."""
         session = self.session
-        return cleaning.savepoints(session.store, session.timeline())
+        return savepoints(session.store, session.timeline())
 
     def delete_savepoint(self, instant: Time) -> None:
         """Cleanings no longer keep that state. `InputError` when there is no such savepoint."""
