@@ -91,7 +91,9 @@ def cleaned_to(store: Store, timeline: Timeline, clean: Instant, completion: Map
         return ""
     content = decode_container(stored.body, "HoodieCleanMetadata", name=path)
     earliest: str = content["earliestCommitToRetain"]  # another engine's, who gives T only
-    if not earliest and content["totalFilesDeleted"]:  # it kept so many versions of each file: its newest state is whole
+    if (
+        not earliest and content["totalFilesDeleted"]
+    ):  # it kept so many versions of each file: its newest state is whole
         return max((each for each in completion.values() if each <= clean.requested), default="")
     return (content.get("extraMetadata") or {}).get(MOMENT) or completion.get(earliest, earliest)
 
@@ -113,7 +115,8 @@ def refuse_cleaned(session: Session, *, as_of: str | None = None, as_of_completi
     # What a cleaning takes was superseded by a commit up to ``kept``. A restore may have taken some of them back since.
     known = (*timeline.archived_by(completed=kept), *timeline.completed_by(completed=kept))
     seen = [
-        (as_of is None or each.requested <= as_of) and (as_of_completion is None or _completion(each) <= as_of_completion)
+        (as_of is None or each.requested <= as_of)
+        and (as_of_completion is None or _completion(each) <= as_of_completion)
         for each in known
     ]
     if all(seen) and (timeline.config.layout != 1 or asked >= kept):  # an archive of layout 1 is not read

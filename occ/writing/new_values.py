@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...arguments import meant
 from ...errors import InputError
 from ..incoming import array_of, fitted, refuse_unordered
 from ..staging import COMMIT_TIME, SEQNO
@@ -76,8 +77,9 @@ class NewValues:
         fixed = {*config.record_key_fields, *config.partition_fields}
         for name, value in given.items():
             if name not in schema.names:
+                hint = meant(name, schema.names) or ", ".join(schema.names)
                 raise InputError(
-                    f"{url} has no column {name!r} to be set ({', '.join(schema.names)}); nothing was written",
+                    f"{url} has no column {name!r} to be set ({hint}); nothing was written",
                     column=name,
                 )
             if name in fixed:

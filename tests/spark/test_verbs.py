@@ -97,7 +97,7 @@ def verbs(rng: random.Random) -> Iterator[tuple[list[Row], Verb]]:
                               else {"x": lakelatch.sql("s.x"), "seen": lakelatch.sql("s.seen + 10")})
                 .when_not_matched(f.col("s.note") == f.lit("ü{}%") if f else pc.equal(pc.field("s", "note"), "ü{}%"),
                                   insert={"seen": lakelatch.sql("s.seen"), "note": "new"})
-                .when_not_matched(insert="all")
+                .when_not_matched("s.more = 1" if f else None, insert="all")
                 .run()
             ),
         ),

@@ -222,14 +222,14 @@ def test_other_engines_savepoints_keep_their_files(old):
 
 
 LOOKS_BACK = {
-    "read": lambda table, T, C: table.read(as_of=T),
-    "read by C": lambda table, T, C: table.read(as_of_completion=C),
-    "snapshot": lambda table, T, C: table.snapshot(as_of=T),
-    "changes": lambda table, T, C: table.changes(until=C),
-    "diff": lambda table, T, C: list(differences(table.session, T, table.timeline().commits[-1].requested)),
-    "pinned": lambda table, T, C: table.pinned(as_of_completion=C).__enter__(),
-    "restore": lambda table, T, C: table.restore(T),
-    "savepoint": lambda table, T, C: table.savepoint(T),
+    "read": lambda table, t, c: table.read(as_of=t),
+    "read by C": lambda table, t, c: table.read(as_of_completion=c),
+    "snapshot": lambda table, t, c: table.snapshot(as_of=t),
+    "changes": lambda table, t, c: table.changes(until=c),
+    "diff": lambda table, t, c: list(differences(table.session, t, table.timeline().commits[-1].requested)),
+    "pinned": lambda table, t, c: table.pinned(as_of_completion=c).__enter__(),
+    "restore": lambda table, t, c: table.restore(t),
+    "savepoint": lambda table, t, c: table.savepoint(t),
 }
 
 
@@ -237,10 +237,9 @@ LOOKS_BACK = {
 def test_time_travel_to_what_was_cleaned_is_refused_where_it_is_asked_for(old, look):
     with old.fresh() as table:
         first, *_, last = table.timeline().commits
-        look_at = {"T": first.requested, "C": first.completed}
         table.clean(retain_commits=0)
         with pytest.raises(lakelatch.InputError, match="has been cleaned; states are whole from"):
-            look(table, **look_at)
+            look(table, first.requested, first.completed)
         assert table.read(as_of=last.requested).count() == table.read().count()
 
 
