@@ -14,8 +14,8 @@ from ..check import data_files, no_files
 from ..entries import Begin, Commit, End, Loss, Open, Settings, Single
 from ..liveness import beat_age_s
 from ..log import LogState, epochs
-from ..services import Sizes, savepoints
-from ..session import Session
+from ..services import Sizes
+from ..session import Session, savepoints
 
 _SHARED_WITH_JVM = frozenset({"key", "jvm", "layout"})  # options of a lock URL that only such a lock has
 

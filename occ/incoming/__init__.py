@@ -1,12 +1,13 @@
 """Rows as they come in: from whatever form their user has them to the table's columns and types, or a refusal."""
 
-from .incoming import NULL, REFUSE, Incoming
+from .incoming import ADD, NULL, REFUSE, Incoming, refuse_new_columns
 from .lossless import fitted
 from .ordering_values import null_free, refuse_some_of_the_order, refuse_unordered
 from .python_values import array_of
 from .spool import TemporaryBytes
 
 __all__ = [
+    "ADD",
     "NULL",
     "REFUSE",
     "Incoming",
@@ -14,6 +15,7 @@ __all__ = [
     "array_of",
     "fitted",
     "null_free",
+    "refuse_new_columns",
     "refuse_some_of_the_order",
     "refuse_unordered",
 ]

@@ -22,6 +22,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 
 import pyarrow as pa
 
+from ...arguments import meant, one_of
 from ...errors import InputError
 from ...hudi.table import META_COLUMNS, TableConfig, fields_inside
 from .lossless import fitted, stored_type
@@ -29,7 +30,8 @@ from .ordering_values import refuse_some_of_the_order, refuse_unordered
 from .python_values import array_of, table_of
 from .spool import Spool
 
-REFUSE, NULL = "refuse", "null"  # what is done about columns that the rows lack
+# What is done about columns that the rows lack, and about those that the table lacks.
+REFUSE, NULL, ADD = "refuse", "null", "add"
 _ACCEPTED = (
     "a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars DataFrame, a DuckDB relation, a list of dicts or "
     "of record batches, or an object with `__arrow_c_stream__` or `__arrow_c_array__`"
@@ -55,21 +57,32 @@ class Incoming:
         rows: in any of the forms above.
         url: of the table, for messages.
         missing: ``"refuse"``, or ``"null"``: columns that the rows lack are null.
+        new_columns: ``"refuse"``, or ``"add"``: columns that the table lacks are added to it. The first rows of a table without
+            columns define them.
         zone: of times that say none, such as ``"UTC"`` or ``"Europe/Rome"``; ``None`` refuses them, because one of Hudi's
             readers fails on them.
 
     Attributes:
+        adds: columns that the table lacks are added to it.
         on_disk: the rows that were asked for last are in a mapped file: what is kept of each of them counts.
 
     Raises:
-        InputError: the rows have another form, or ``missing`` or ``zone`` another value.
+        InputError: the rows have another form, or ``missing``, ``new_columns`` or ``zone`` another value.
     """
 
     def __init__(
-        self, rows: Any, url: str, config: TableConfig, *, missing: str = REFUSE, zone: str | None = None
+        self,
+        rows: Any,
+        url: str,
+        config: TableConfig,
+        *,
+        missing: str = REFUSE,
+        new_columns: str = REFUSE,
+        zone: str | None = None,
     ) -> None:
-        if missing not in (REFUSE, NULL):
-            raise InputError(f'missing={missing!r} is neither "refuse" nor "null"; nothing was written')
+        one_of(missing, "missing", (REFUSE, NULL), then="; nothing was written")
+        one_of(new_columns, "new_columns", (REFUSE, ADD), then="; nothing was written")
+        self.adds = new_columns == ADD
         self._url, self._config = url, config
         self._fill, self._zone = missing == NULL, _known_zone(zone)
         self._given = _readable(rows)
@@ -102,8 +115,8 @@ class Incoming:
         """All rows with the columns of the schema (``None``: the table has none yet), and then those that it lacks.
 
         Raises:
-            InputError: a column is missing, or its values would change in the type that the table has for it; a new one
-                has a name or type that no table holds.
+            InputError: a column is missing, or its values would change in the type that the table has for it; the table lacks
+                one, and none is to be added, or it has a name or type that no table holds.
             StorageError: the rows of a reader found no room in the temporary folder.
         """
         if self._last is None or self._last[0] != schema:
@@ -137,6 +150,9 @@ class Incoming:
     def _all_columns(self, given: pa.Schema, schema: pa.Schema | None, *, nothing: bool) -> list[pa.Field]:
         if nothing:
             return []
+        self._refuse_by_case(given.names, schema)
+        if not self.adds:
+            refuse_new_columns(given.names, schema, self._url)
         self._refuse_missing(given.names, schema)
         old = list(schema or ())
         known = {each.name for each in old}
@@ -207,9 +223,8 @@ class Incoming:
         ]
         return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
-    def _refuse_missing(self, names: list[str], schema: pa.Schema | None) -> None:
-        known = schema.names if schema is not None else []
-        by_case = {each.lower(): each for each in known}
+    def _refuse_by_case(self, names: list[str], schema: pa.Schema | None) -> None:
+        by_case = {each.lower(): each for each in (schema.names if schema is not None else ())}
         for name in names:
             if by_case.get(name.lower(), name) not in (name, *names):
                 raise InputError(
@@ -217,6 +232,9 @@ class Incoming:
                     "rename it; nothing was written",
                     column=name,
                 )
+
+    def _refuse_missing(self, names: list[str], schema: pa.Schema | None) -> None:
+        known = schema.names if schema is not None else []
         config = self._config
         needed = [*config.record_key_fields, *config.partition_fields, *config.ordered_by]
         if missing := [name for name in dict.fromkeys(needed) if name not in names]:
@@ -226,11 +244,26 @@ class Incoming:
                 columns=missing,
             )
         if not self._fill and (missing := [name for name in known if name not in names]):
+            new = [name for name in names if name not in known]
+            hints = "".join(f" ({name!r}: {hint})" for name in new if (hint := meant(name, missing)))
             raise InputError(
-                f'the rows lack {", ".join(missing)} of {self._url}; give these columns, or say `missing="null"`, and they are '
-                "null in these rows; nothing was written",
+                f"the rows lack {', '.join(missing)} of {self._url}{hints}; give these columns, or say "
+                '`missing="null"`, and they are null in these rows; nothing was written',
                 columns=missing,
             )
+
+
+def refuse_new_columns(names: Iterable[str], schema: pa.Schema | None, url: str) -> None:
+    """Raise `InputError` when the table has columns, and none of one of these names."""
+    if schema is None or not (new := [name for name in names if name not in schema.names]):
+        return
+    hints = [f"{name!r}: {hint}" for name in new if (hint := meant(name, schema.names))]
+    hint = "; ".join(hints) or f"it has {', '.join(schema.names[:20])}"
+    raise InputError(
+        f"{url} has no column {', '.join(map(repr, new))} ({hint}). Rename "
+        'or drop it, or say `new_columns="add"`, and the table gets it, for good; nothing was written',
+        columns=new,
+    )
 
 
 def _data_columns(given: pa.Schema) -> pa.Schema:

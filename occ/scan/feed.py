@@ -135,9 +135,12 @@ def change_feed(
     commits = session.commits(after=after, until=until)
     first = None if after is None or after in ("0", "000") else session.time_of(after, "after")
     since = None
-    start, schema = Snapshot(), session.view(as_of_completion=until).arrow_schema() if commits else session.schema()
+    start, schema = (
+        Snapshot(),
+        session.view(as_of_completion=until, whole=False).arrow_schema() if commits else session.schema(),
+    )
     if commits and first is not None and session.commits(until=first):
-        start, since = session.view(as_of_completion=first).snapshot, first
+        start, since = session.view(as_of_completion=first, whole=False).snapshot, first
     if commits and not _whole(*commits[0], start, whole_from):
         seen = [instant.order[0] for instant, _ in commits if instant.order[0] <= whole_from]
         raise InputError(

@@ -1,7 +1,7 @@
 """Table services: plans and their execution, cleaning, clustering, compaction, archival, savepoints, restore."""
 
 from .archive import Archival, Keep, take_archived_away
-from .clean import RETAIN_COMMITS, Retention, Savepoint, kept_from, savepoints
+from .clean import RETAIN_COMMITS, Retention
 from .clustering import Sizes
 from .layout import LINEAR, Layout
 from .log_compaction import MIN_LOGS
@@ -31,14 +31,12 @@ __all__ = [
     "Retention",
     "Round",
     "Runner",
-    "Savepoint",
     "Sizes",
     "cancel",
     "compaction_due",
     "delete_savepoint",
     "execute",
     "finish_decided",
-    "kept_from",
     "one_by_one",
     "perform",
     "pinned",
@@ -47,7 +45,6 @@ __all__ = [
     "restore",
     "run_round",
     "savepoint",
-    "savepoints",
     "schedule",
     "take_archived_away",
 ]

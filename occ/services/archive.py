@@ -34,7 +34,7 @@ from ...hudi.timeline import (
 from ..entries import Content
 from ..liveness import instants_with_markers
 from ..log import LogState, Publisher
-from .clean import cleaned_to, savepoints
+from ..session import cleaned_to, savepoints
 
 if TYPE_CHECKING:
     from ...hudi.timeline import Timeline

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...arguments import number
 from ...errors import ConfigError
 from ...hudi.files import BaseFile, Listing, LogFile, list_data_files
-from ...hudi.timeline import MOMENT, Instant, Timeline, TimelineView, build, decode_container, is_time, to_epoch_ms
-from ..entries import RANGES, by_partition, held, ranges_path
+from ...hudi.timeline import TimelineView, build, is_time, to_epoch_ms
+from ..entries import RANGES, by_partition, ranges_path
 from ..log import LogState
+from ..session import savepoints
 
 if TYPE_CHECKING:
     from ...hudi.table import TableConfig
@@ -69,86 +70,6 @@ class Retention:
         return min(max(min(firsts), 0), len(completed_s) - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Savepoint:
-    """A state that is kept until somebody deletes its savepoint.
-
-    Attributes:
-        instant: T of the commit whose state it is, and of the savepoint on the timeline.
-        completion: C of that commit, the moment.
-        shown: the savepoint's own instant.
-        files: names of data files that it keeps, by partition.
-    """
-
-    instant: str
-    completion: str
-    shown: Instant
-    by: str
-    comment: str
-    at_ms: int
-    files: dict[str, list[str]]
-
-
-def savepoints(store: Store, timeline: Timeline) -> list[Savepoint]:
-    """All that are on the timeline, other engines' too, in order of their commits."""
-    completion = {each.requested: each.completed or each.requested for each in timeline.commits}
-    found = []
-    for shown in timeline.completed:
-        if shown.action != "savepoint" or (stored := store.get(timeline.path(shown))) is None:
-            continue
-        content = decode_container(stored.body, "HoodieSavepointMetadata", name=timeline.path(shown))
-        files = {p: list(m["savepointDataFile"]) for p, m in content["partitionMetadata"].items()}
-        # Of an archived commit nobody knows C; its files are named all the same.
-        moment = completion.get(shown.requested, shown.requested)
-        found.append(
-            Savepoint(
-                shown.requested,
-                moment,
-                shown,
-                content["savepointedBy"],
-                content["comments"],
-                content["savepointedAt"],
-                files,
-            )
-        )
-    return sorted(found, key=lambda each: each.completion)
-
-
-def kept_from(session: Session) -> str:
-    """The completion time from which on every state is whole: no cleaning has been decided that takes from one.
-
-    Raises:
-        CorruptTableError: a clean's instant cannot be decoded.
-    """
-    # The log first: a plan that is over by the time the timeline is listed is shown there.
-    pending = [
-        held(session.store, b.plan) for b in session.log.catch_up().open.values() if b.action == "clean" and b.plan
-    ]
-    bounds = [content["earliest"]["C"] for content in pending]
-    timeline = session.timeline()
-    completion = {each.requested: each.completed or each.requested for each in timeline.commits}
-    for instant in timeline.pending:
-        # Another engine's, or one of a log that was made anew: it may have been executed in part.
-        path = timeline.path(replace(instant, state="requested"))
-        if instant.action == "clean" and (stored := session.store.get(path)) and stored.body:
-            content = decode_container(stored.body, "HoodieCleanerPlan", name=path)
-            first = (content.get("earliestInstantToRetain") or {}).get("timestamp", "")
-            bounds.append((content.get("extraMetadata") or {}).get(MOMENT) or completion.get(first, first))
-    cleans = (instant for instant in timeline.completed if instant.action == "clean")
-    bounds += [cleaned_to(session.store, timeline, each, completion) for each in cleans]
-    return max(bounds, default="")
-
-
-def cleaned_to(store: Store, timeline: Timeline, clean: Instant, completion: Mapping[str, str]) -> str:
-    """The completion time from which on that clean has left every state whole; "" when it says nothing."""
-    path = timeline.path(clean)
-    if (stored := store.get(path)) is None or not stored.body:
-        return ""
-    content = decode_container(stored.body, "HoodieCleanMetadata", name=path)
-    earliest: str = content["earliestCommitToRetain"]  # another engine's, who gives T only
-    return (content.get("extraMetadata") or {}).get(MOMENT) or completion.get(earliest, earliest)
-
-
 def find(session: Session, state: LogState, retention: Retention, leases: Iterable[Lease]) -> dict[str, Any] | None:
     """The content of a clean as of that state of the log; None when nothing may go.
 
@@ -171,7 +92,8 @@ def find(session: Session, state: LogState, retention: Retention, leases: Iterab
     first = retention.earliest(completed_s, now_s)
     pinned = savepoints(session.store, timeline)
     # The one before too: whoever reads the first one's changes needs it.
-    moments = set(completions[first if retention.newest_alone else max(first - 1, 0) :])
+    whole = first if retention.newest_alone else max(first - 1, 0)
+    moments = set(completions[whole:])
     moments |= set(state.open)  # T of a begin lies between what its snapshot holds and what it does not
     moments |= {moment for lease in leases for moment in lease.moments(completions)}
     gone = superseded(list_data_files(session.store), timeline.view(whole=True), session.config, moments)
@@ -184,7 +106,7 @@ def find(session: Session, state: LogState, retention: Retention, leases: Iterab
     }
     if not slices:
         return None
-    earliest = {"T": commits[first].requested, "C": completions[first], "action": commits[first].action}
+    earliest = {"T": commits[first].requested, "C": completions[whole], "action": commits[first].action}
     return {"slices": slices, "earliest": earliest, "last": commits[-1].requested, "policy": retention.policy}
 
 

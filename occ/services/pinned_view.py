@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...errors import InputError, LockLostError, StorageError
+from ...errors import LockLostError, StorageError
 from ...hudi.timeline import EARLIEST
 from ..liveness import Beating, Lease, lease_path
 from ..scan import Scan, scan_view
-from ..session import Partition, Session, View
-from .clean import kept_from, savepoints
+from ..session import Partition, Session, View, refuse_cleaned
 
 if TYPE_CHECKING:
     from ...hudi.timeline import Snapshot
@@ -66,7 +65,7 @@ class PinnedView:
             InputError: this past state was cleaned away while the reader began.
         """
         if self._past:  # a cleaning that was being decided when the lease was put does not know of it
-            refuse_cleaned(self._session, self.completion)
+            refuse_cleaned(self._session, as_of_completion=self.completion)
         if self._beating.lost:
             raise LockLostError(
                 f"{self._session.url}: the lease of this reader has ended, because it gave no sign of life for the table's "
@@ -108,17 +107,3 @@ def pinned(session: Session, *, as_of_completion: str | None) -> Iterator[Pinned
         if timer is not None:
             timer.cancel(join_s=5.0)
         session.store.delete(lease_path(beating.lease.reader))
-
-
-def refuse_cleaned(session: Session, moment: str) -> None:
-    """Raise `InputError` when files of that state have been cleaned away, or a cleaning has been decided that does so."""
-    if moment >= (kept := kept_from(session)):
-        return
-    if any(each.completion == moment for each in savepoints(session.store, session.timeline())):
-        return
-    raise InputError(
-        f"{session.url}: the state at {moment} has been cleaned; states are whole from {kept} on, and at savepoints. Choose "
-        "a later one, or keep more commits when you clean",
-        table=session.url,
-        kept_from=kept,
-    )

@@ -27,9 +27,8 @@ from ...storage import Outcome
 from ..check import data_files, refuse_misplaced
 from ..entries import SIDES
 from ..liveness import Leases, delete_data_file
-from .clean import savepoints
+from ..session import refuse_cleaned, savepoints
 from .execution import Service, end_plan
-from .pinned_view import refuse_cleaned
 from .savepoint import again, commit_at
 from .scheduling import finish_decided
 
@@ -110,7 +109,7 @@ def _refuse_to_lose(session: Session, timeline: Timeline, target: Instant, later
             savepoints=standing,
         )
     moment = target.completed or target.requested
-    refuse_cleaned(session, moment)
+    refuse_cleaned(session, as_of_completion=moment)
     if moment < session.history.newest_completion():
         raise InputError(
             f"{session.url}: commits that completed after {target.requested} have been archived, and cannot be taken back; "

@@ -18,9 +18,8 @@ from ...arguments import text
 from ...errors import ConflictError, InputError
 from ...hudi.timeline import Instant, file_name, same_time, to_epoch_ms
 from ..entries import by_partition
-from .clean import Savepoint, savepoints
+from ..session import Savepoint, savepoints
 from .execution import Service
-from .pinned_view import refuse_cleaned
 from .scheduling import finish_decided
 
 if TYPE_CHECKING:
@@ -48,7 +47,6 @@ def _savepoint(session: Session, instant: str | None, comment: str) -> Savepoint
                 f"{session.url}: commit {commit.requested} has a savepoint already", instant=commit.requested
             )
         slices = session.snapshot(as_of_completion=(moment := commit.completed or commit.requested)).file_slices()
-        refuse_cleaned(session, moment)  # now: what was decided before the files were listed would not be among them
         files = by_partition(path for each in slices for path in each.paths)
         txn.settle({"slices": files, "by": session.writer, "comment": comment}, named=commit.requested)
     assert txn.result is not None

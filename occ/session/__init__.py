@@ -34,6 +34,7 @@ from .properties import PROPERTIES, read_config
 from .session import Session
 from .snapshot_cache import View, ViewCache, arrow_schema, cold_view
 from .table_lock import TableLease, TableLock, prove, settled
+from .whole_states import Savepoint, cleaned_to, kept_from, refuse_cleaned, savepoints
 
 __all__ = [
     "PROPERTIES",
@@ -42,6 +43,7 @@ __all__ = [
     "Partition",
     "Reservations",
     "Saved",
+    "Savepoint",
     "Session",
     "TableLease",
     "TableLock",
@@ -50,10 +52,12 @@ __all__ = [
     "arrow_schema",
     "beaten_early",
     "chosen_partitions",
+    "cleaned_to",
     "cold_view",
     "ended_by_others",
     "forgotten",
     "is_over",
+    "kept_from",
     "known_partition",
     "listed",
     "log_made_anew",
@@ -64,10 +68,12 @@ __all__ = [
     "partitions_with",
     "prove",
     "read_config",
+    "refuse_cleaned",
     "refuse_landed",
     "refuse_misspelled",
     "reserved_by",
     "restored_below",
+    "savepoints",
     "settled",
     "several",
     "some",

@@ -45,6 +45,7 @@ from .outcome import forgotten, listed_beside
 from .properties import read_config, secure_streams
 from .snapshot_cache import View, ViewCache, cold_view, view_listed_later
 from .table_lock import TableLease, TableLock
+from .whole_states import refuse_cleaned
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -377,8 +378,11 @@ class Session:
         """The data columns, without Hudi's meta columns; None before the first commit."""
         return self.view().arrow_schema()
 
-    def view(self, *, as_of: Time | None = None, as_of_completion: Time | None = None) -> View:
-        """Snapshot and schema together, of one moment; arguments and errors of `snapshot`."""
+    def view(self, *, as_of: Time | None = None, as_of_completion: Time | None = None, whole: bool = True) -> View:
+        """Snapshot and schema together, of one moment; arguments and errors of `snapshot`.
+
+        ``whole`` False: also where a cleaning has taken files of that state, which the caller looks at by itself.
+        """
         self.require_open()
         requested = None if as_of is None else self.time_of(as_of, "as_of")
         completed = None if as_of_completion is None else self.time_of(as_of_completion, "as_of_completion")
@@ -390,9 +394,13 @@ class Session:
                 self._refuse_before_the_first(timeline, requested, completed)
             return found
 
-        if not self.writable:
-            return past(self.timeline())
-        return self._steadily(past) if old else self.latest()[0]
+        if self.writable and not old:
+            return self.latest()[0]
+        view = self._steadily(past) if self.writable else past(self.timeline())
+        if old and whole:
+            # After the files were listed: what had been decided to go before that may be missing among them.
+            refuse_cleaned(self, as_of=requested, as_of_completion=completed)
+        return view
 
     def _refuse_before_the_first(self, timeline: Timeline, requested: str | None, completed: str | None) -> None:
         def known(**bounds: str | None) -> tuple[Instant, ...]:

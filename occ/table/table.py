@@ -36,7 +36,6 @@ from ..services import (
     Retention,
     Round,
     Runner,
-    Savepoint,
     Sizes,
     archive,
     cancel,
@@ -46,7 +45,6 @@ from ..services import (
     delete_savepoint,
     execute,
     finish_decided,
-    kept_from,
     log_compaction,
     one_by_one,
     perform,
@@ -60,7 +58,18 @@ from ..services import (
     take_archived_away,
 )
 from ..services import clean as cleaning
-from ..session import Partition, Session, TableLock, View, known_partition, settled, several
+from ..session import (
+    Partition,
+    Savepoint,
+    Session,
+    TableLock,
+    View,
+    kept_from,
+    known_partition,
+    savepoints,
+    settled,
+    several,
+)
 from ..transaction import Bounds, Retries, RunResult, Transaction, WriteOptions, WriteResult, begin, refuse_unknown
 from ..transaction import run as run_again
 from ..turns import Asked
@@ -378,12 +387,18 @@ class Table:
     # again when it loses. The input is read once, before the first attempt.
 
     def upsert(
-        self, rows: Any, *, missing: str = "refuse", zone: str | None = None, **retries: Unpack[WriteOptions]
+        self,
+        rows: Any,
+        *,
+        missing: str = "refuse",
+        new_columns: str = "refuse",
+        zone: str | None = None,
+        **retries: Unpack[WriteOptions],
     ) -> WriteResult:
         """Rows replace those with the same key in the same partition; new keys are inserted.
 
         Args:
-            rows: as of `Transaction.upsert`, as are ``missing`` and ``zone``.
+            rows: as of `Transaction.upsert`, as are ``missing``, ``new_columns`` and ``zone``.
             retries: ``attempts``, ``timeout_s``, ``isolation`` and the other bounds of `run`; ``progress``, which is
                 called with a `Progress` for each file that is written (what it raises ends the write and takes it back); and
                 ``batch``: of a batch that has landed, nothing is written again, and the result is ``repeated``.
@@ -393,13 +408,19 @@ class Table:
             StorageError: the temporary folder has no room for the rows of a reader. Nothing was written.
             ConflictError: of the last attempt, as of `run`.
         """
-        return self._write(row_writes.upsert(self._ours(), rows, missing, zone), retries)
+        return self._write(row_writes.upsert(self._ours(), rows, missing, new_columns, zone), retries)
 
     def insert(
-        self, rows: Any, *, missing: str = "refuse", zone: str | None = None, **retries: Unpack[WriteOptions]
+        self,
+        rows: Any,
+        *,
+        missing: str = "refuse",
+        new_columns: str = "refuse",
+        zone: str | None = None,
+        **retries: Unpack[WriteOptions],
     ) -> WriteResult:
         """Rows are added, in new files; their keys are not looked up. See `Transaction.insert`, and `upsert` for the rest."""
-        return self._write(replacing.insert(self._ours(), rows, missing, zone), retries)
+        return self._write(replacing.insert(self._ours(), rows, missing, new_columns, zone), retries)
 
     def overwrite(
         self,
@@ -407,6 +428,7 @@ class Table:
         *,
         partitions: Iterable[Partition] | None = None,
         missing: str = "refuse",
+        new_columns: str = "refuse",
         zone: str | None = None,
         **retries: Unpack[WriteOptions],
     ) -> WriteResult:
@@ -414,13 +436,19 @@ class Table:
 
         See `Transaction.overwrite`, and `upsert` for the rest.
         """
-        return self._write(replacing.overwrite(self._ours(), rows, partitions, missing, zone), retries)
+        return self._write(replacing.overwrite(self._ours(), rows, partitions, missing, new_columns, zone), retries)
 
     def overwrite_table(
-        self, rows: Any, *, missing: str = "refuse", zone: str | None = None, **retries: Unpack[WriteOptions]
+        self,
+        rows: Any,
+        *,
+        missing: str = "refuse",
+        new_columns: str = "refuse",
+        zone: str | None = None,
+        **retries: Unpack[WriteOptions],
     ) -> WriteResult:
         """The table holds these rows and no others. See `Transaction.overwrite_table`, and `upsert` for the rest."""
-        return self._write(replacing.overwrite_table(self._ours(), rows, missing, zone), retries)
+        return self._write(replacing.overwrite_table(self._ours(), rows, missing, new_columns, zone), retries)
 
     def delete(self, keys: Any, **retries: Unpack[WriteOptions]) -> WriteResult:
         """The rows with these keys are gone. See `Transaction.delete`, and `upsert` for the rest."""
@@ -447,14 +475,16 @@ class Table:
         """The rows for which a condition is true have new values. See `Transaction.update_where`, and `upsert` for the rest."""
         return self._write(row_writes.update_where(self._ours(), where, set, partition), retries)
 
-    def merge(self, rows: Any, *, zone: str | None = None, **retries: Unpack[WriteOptions]) -> Merge[WriteResult]:
+    def merge(
+        self, rows: Any, *, new_columns: str = "refuse", zone: str | None = None, **retries: Unpack[WriteOptions]
+    ) -> Merge[WriteResult]:
         """Rows (``s``) are merged with those of the same key and partition that are there (``t``), by clauses; see `Merge`.
 
             table.merge(rows).when_matched("s.updated > t.updated", update="all").when_not_matched(insert="all").run()
 
         Arguments as of `Transaction.merge`, and `upsert` for the rest.
         """
-        return merging(self._ours(), rows, zone, lambda write: self._write(write, retries))
+        return merging(self._ours(), rows, new_columns, zone, lambda write: self._write(write, retries))
 
     def _write(self, write: Write, options: WriteOptions) -> WriteResult:
         refuse_unknown(options, WriteOptions)
@@ -1051,7 +1081,7 @@ class Table:
     def savepoints(self) -> list[Savepoint]:
         """All savepoints, in order of their commits."""
         session = self.session
-        return cleaning.savepoints(session.store, session.timeline())
+        return savepoints(session.store, session.timeline())
 
     def delete_savepoint(self, instant: Time) -> None:
         """Cleanings no longer keep that state. `InputError` when there is no such savepoint."""

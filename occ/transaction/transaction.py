@@ -200,41 +200,46 @@ class Transaction:
 
     # --- rows, in plain Python -------------------------------------------------------------------------------
 
-    def upsert(self, rows: Any, *, missing: str = "refuse", zone: str | None = None) -> None:
+    def upsert(
+        self, rows: Any, *, missing: str = "refuse", new_columns: str = "refuse", zone: str | None = None
+    ) -> None:
         """Rows replace those with the same key in the same partition; new keys are inserted. Rebased by itself.
 
         Args:
             rows: a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars frame, a DuckDB relation, a list of
                 dicts or of record batches, or anything with `__arrow_c_stream__` or `__arrow_c_array__`. Readers and streams are
                 read once, batch by batch, and need not fit in memory (docs/rows.md). Values are cast to
-                the types of the table where none of them changes; a column that the table lacks is added to it. An index
-                of pandas is a column if it has a name.
+                the types of the table where none of them changes. An index of pandas is a column if it has a name.
             missing: what the rows hold in columns that they lack: ``"refuse"``, or ``"null"``, also in place of a value
                 that is there now.
+            new_columns: columns that the table lacks: ``"refuse"``, or ``"add"``, and it gets them for good. The first rows of a
+                table that was created without columns define them.
             zone: of times that say none (as those of pandas do), such as ``"UTC"``; they are refused without.
 
         Raises:
-            InputError: a key occurs twice and the table has no ordering field; a column is missing; a value would change
-                in the type of its column; or ``rows`` are in another form. Nothing was written.
+            InputError: a key occurs twice and the table has no ordering field; a column is missing, or one is unknown; a value
+                would change in the type of its column; or ``rows`` are in another form. Nothing was written.
             StorageError: the temporary folder has no room for the rows of a reader. Nothing was written.
         """
         self.require_open()
-        row_writes.upsert(self.session, rows, missing, zone).stage(self)
+        row_writes.upsert(self.session, rows, missing, new_columns, zone).stage(self)
 
-    def insert(self, rows: Any, *, missing: str = "refuse", zone: str | None = None) -> None:
+    def insert(
+        self, rows: Any, *, missing: str = "refuse", new_columns: str = "refuse", zone: str | None = None
+    ) -> None:
         """Rows are added, in new files. Keys that are there already are not looked up, as in Hudi's ``insert``.
 
         So a key may be there twice afterwards, and later writes change all of its copies; with the bucket index, which looks
         at the files anyway, it is an `upsert`.
 
         Args:
-            rows: as of `upsert`, as are ``missing`` and ``zone``.
+            rows: as of `upsert`, as are ``missing``, ``new_columns`` and ``zone``.
 
         Raises:
             InputError: as of `upsert`.
         """
         self.require_open()
-        replacing.insert(self.session, rows, missing, zone).stage(self)
+        replacing.insert(self.session, rows, missing, new_columns, zone).stage(self)
 
     def overwrite(
         self,
@@ -242,6 +247,7 @@ class Transaction:
         *,
         partitions: Iterable[Partition] | None = None,
         missing: str = "refuse",
+        new_columns: str = "refuse",
         zone: str | None = None,
     ) -> None:
         """Partitions hold these rows and no others; in a transaction begun as ``insert_overwrite``.
@@ -249,7 +255,7 @@ class Transaction:
         What others add to these partitions before the commit is a conflict.
 
         Args:
-            rows: as of `upsert`, as are ``missing`` and ``zone``.
+            rows: as of `upsert`, as are ``missing``, ``new_columns`` and ``zone``.
             partitions: these, by value (``[{"origin": "JFK"}]``) or path, also where no row comes for them; by default
                 those that occur in the rows.
 
@@ -257,16 +263,18 @@ class Transaction:
             InputError: as of `upsert`; or a row belongs to none of ``partitions``.
         """
         self.require_open()
-        replacing.overwrite(self.session, rows, partitions, missing, zone).stage(self)
+        replacing.overwrite(self.session, rows, partitions, missing, new_columns, zone).stage(self)
 
-    def overwrite_table(self, rows: Any, *, missing: str = "refuse", zone: str | None = None) -> None:
+    def overwrite_table(
+        self, rows: Any, *, missing: str = "refuse", new_columns: str = "refuse", zone: str | None = None
+    ) -> None:
         """The table holds these rows and no others; in a transaction begun as ``insert_overwrite_table``.
 
         Args:
-            rows: as of `upsert`, as are ``missing`` and ``zone``; without any, the table is empty.
+            rows: as of `upsert`, as are ``missing``, ``new_columns`` and ``zone``; without any, the table is empty.
         """
         self.require_open()
-        replacing.overwrite_table(self.session, rows, missing, zone).stage(self)
+        replacing.overwrite_table(self.session, rows, missing, new_columns, zone).stage(self)
 
     def update_where(self, where: Given, set: Mapping[str, Any], *, partition: Partition | None = None) -> None:  # noqa: A002
         """The rows for which a condition (as in `depends_on`) is true have new values, also ones that others add meanwhile.
@@ -284,17 +292,18 @@ class Transaction:
         self.require_open()
         row_writes.update_where(self.session, where, set, partition).stage(self)
 
-    def merge(self, rows: Any, *, zone: str | None = None) -> Merge[None]:
+    def merge(self, rows: Any, *, new_columns: str = "refuse", zone: str | None = None) -> Merge[None]:
         """Rows (``s``) are merged with those of the same key and partition that are there (``t``), by clauses; see `Merge`.
 
             txn.merge(rows).when_matched("s.updated > t.updated", update="all").when_not_matched(insert="all").run()
 
         Args:
-            rows: in any of the forms of `upsert`; other columns than those of the table may stand in conditions.
-            zone: as of `upsert`.
+            rows: in any of the forms of `upsert`; other columns than those of the table may stand in conditions and values.
+            new_columns: columns that the table lacks and that no clause names, where one says ``"all"``: as of `upsert`, as is
+                ``zone``.
         """
         self.require_open()
-        return merging(self.session, rows, zone, lambda write: write.stage(self))
+        return merging(self.session, rows, new_columns, zone, lambda write: write.stage(self))
 
     def delete(self, keys: Any) -> None:
         """The rows with these keys are gone: the key columns, and the partition columns where they are known.

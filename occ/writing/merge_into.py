@@ -22,7 +22,7 @@ from ...hudi.files import FileGroupId
 from ...hudi.merge import Merged, plain, widened
 from ...hudi.table import RECORD_KEY, partition_list
 from ...hudi.timeline import WriteStat
-from ..incoming import Incoming
+from ..incoming import Incoming, refuse_new_columns
 from ..rebase import held_keys, refuse_known, refuse_read_rows
 from ..staging import Files, Plan, apply, read_slice, write_successor
 from ..staging import units as units_of
@@ -103,9 +103,9 @@ class Merge(Generic[R]):
         return self._finish(tuple(self._matched), tuple(self._new))
 
 
-def merging(session: Session, given: Any, zone: str | None, finish: Callable[[Write], R]) -> Merge[R]:
+def merging(session: Session, given: Any, new_columns: str, zone: str | None, finish: Callable[[Write], R]) -> Merge[R]:
     """See `Transaction.merge`; ``finish`` gets the write when the merge is put together."""
-    incoming = Incoming(given, session.url, session.config, zone=zone)
+    incoming = Incoming(given, session.url, session.config, new_columns=new_columns, zone=zone)
 
     def put_together(matched: Asked, new: Asked) -> R:
         stage = partial(stage_merge, incoming=incoming, matched=matched, new=new)
@@ -124,10 +124,10 @@ def stage_merge(txn: Writer, incoming: Incoming, matched: Asked, new: Asked) -> 
         rows = incoming.source(schema)
         if not rows.num_rows:
             return None
-        spec = txn.workspace.file_spec(schema or rows.schema)
+        clauses = Clauses.of(matched, new, schema, rows.schema, txn.url, config, adds=incoming.adds)
         now = txn.workspace.current
         slices = {each: tuple(now.file_slices(each)) for each in partition_list(rows, config)}
-        clauses = Clauses.of(matched, new, spec.schema, rows.schema, txn.url, config)
+        spec = txn.workspace.file_spec(clauses.schema)
         return Plan(spec, slices, combine=clauses, on_disk=incoming.on_disk), rows
 
     def aimed_at(near: Region) -> Iterable[FileGroupId]:
@@ -223,38 +223,45 @@ class Clauses:
     """Clauses bound to the columns of table and source; a `Combine`.
 
     Attributes:
+        schema: the columns of the table, with those that the clauses add.
         idle: some row of the source changed nothing.
     """
 
     def __init__(self, matched: list[_Clause], new: list[_Clause], schema: pa.Schema, kept: list[str]) -> None:
-        self._matched, self._new, self._schema, self._kept = matched, new, schema, kept
+        self._matched, self._new, self.schema, self._kept = matched, new, schema, kept
         self.idle = False
-        paths = {
-            path
-            for each in (*matched, *new)
-            for part in (each.where, each.values)
-            if part is not None
-            for path in part.paths
-        }
-        self._read = {side: sorted({path[1] for path in paths if path[0] == side}) for side in ("s", "t")}
+        self._read = {side: _read(side, *matched, *new) for side in ("s", "t")}
 
     @classmethod
     def of(
         cls,
         matched: Iterable[Clause],
         new: Iterable[Clause],
-        schema: pa.Schema,
+        known: pa.Schema | None,
         source: pa.Schema,
         url: str,
         config: TableConfig,
+        *,
+        adds: bool = False,
     ) -> Clauses:
         """Clauses as they were given, checked.
 
+        Args:
+            matched: for rows of the source that match.
+            new: for those that do not.
+            known: the columns of the table; None: it has none, and gets those of the source.
+            source: the columns of the source.
+            url: of the table, for messages.
+            config: of the table.
+            adds: where ``"all"`` is said, columns that the table lacks and no clause names are added to it.
+
         Raises:
-            InputError: a condition or value that does not fit, or a source without all columns where ``"all"`` is said.
+            InputError: a condition or value that does not fit; or a source that lacks columns, or has more of them, where
+                ``"all"`` is said.
         """
         from ...conditions import condition_on
 
+        schema = source if known is None else known
         s, t = (pa.field(side, pa.struct(list(each))) for side, each in (("s", source), ("t", schema)))
         kept = [*config.record_key_fields, *config.partition_fields]
 
@@ -266,24 +273,27 @@ class Clauses:
                 return _Clause(where, NewValues(asked.values, schema, over, url, config))
             if asked.values != ALL:
                 raise InputError(f'{asked.values!r} is neither "all" nor values by column; nothing was written')
+            return _Clause(where, None)
+
+        both = [bound(each, pa.schema([s, t])) for each in matched], [bound(each, pa.schema([s])) for each in new]
+        clauses = [*both[0], *both[1]]
+        if any(each.values is None and not each.delete for each in clauses):
+            named = _read("s", *clauses)
+            more = [each for each in source if each.name not in (*schema.names, *named)]
+            if not adds:
+                refuse_new_columns([each.name for each in more], known, url)
             if missing := [name for name in schema.names if name not in source.names]:
                 raise InputError(
                     f'"all" wants every column of {url}, and the rows lack {", ".join(missing)}; give these columns, or name '
                     "values by column; nothing was written",
                     columns=missing,
                 )
-            return _Clause(where, None)
-
-        return cls(
-            [bound(each, pa.schema([s, t])) for each in matched],
-            [bound(each, pa.schema([s])) for each in new],
-            schema,
-            kept,
-        )
+            schema = pa.schema([*schema, *more])
+        return cls(*both, schema, kept)
 
     def __call__(self, base: pa.Table | None, incoming: pa.Table) -> Merged:
         """The rows of a slice, or of none, as the clauses leave them; inserted ones at the end."""
-        base = self._schema.empty_table().append_column(RECORD_KEY, pa.array([], pa.string())) if base is None else base
+        base = self.schema.empty_table().append_column(RECORD_KEY, pa.array([], pa.string())) if base is None else base
         match = pc.index_in(_keys(incoming), value_set=_keys(base))
         there = np.asarray(match.is_valid())
         places = np.asarray(pc.fill_null(match, 0)).astype(np.int64)[there]
@@ -293,7 +303,7 @@ class Clauses:
         self.idle |= deletes + updates + inserts < incoming.num_rows
         if not (deletes or updates or inserts):
             return Merged(base)
-        wide = [*base.schema, *(each for each in self._schema if each.name not in base.column_names)]
+        wide = [*base.schema, *(each for each in self.schema if each.name not in base.column_names)]
         schema = pa.schema(wide)
         source, pieces, size = np.arange(base.num_rows), [widened(base, schema)], base.num_rows
         for where, rows in changed:
@@ -331,19 +341,25 @@ class Clauses:
                 new = source.take(pa.array(mine))
                 base = new.select([*dict.fromkeys(self._kept), RECORD_KEY])
                 pieces.append(with_values(base, self._values(clause, rows.take(pa.array(mine)), new)))
-        schema = pa.schema([*self._schema, pa.field(RECORD_KEY, pa.string())])
+        schema = pa.schema([*self.schema, pa.field(RECORD_KEY, pa.string())])
         return pa.concat_tables([widened(each, schema) for each in pieces])
 
     def _values(self, clause: _Clause, rows: pa.Table, source: pa.Table) -> dict[str, pa.ChunkedArray]:
         if clause.values is not None:
             return clause.values.of(rows)
-        return {name: source.column(name) for name in self._schema.names if name not in self._kept}
+        return {name: source.column(name) for name in self.schema.names if name not in self._kept}
 
     def _struct(self, side: str, rows: pa.Table) -> pa.StructArray:
         """The columns that clauses read of one side; where there are none, the key stands for the number of rows."""
         names = [name for name in self._read[side] if name in rows.column_names] or [RECORD_KEY]
         arrays = [_whole(plain(rows.column(name))) for name in names]
         return pa.StructArray.from_arrays(arrays, names=names)
+
+
+def _read(side: str, *clauses: _Clause) -> list[str]:
+    """The columns of one side that conditions and values name."""
+    parts = (part for each in clauses for part in (each.where, each.values) if part is not None)
+    return sorted({path[1] for part in parts for path in part.paths if path[0] == side})
 
 
 def _decided(clauses: list[_Clause], rows: pa.Table) -> Iterable[tuple[_Clause, npt.NDArray[np.int64]]]:

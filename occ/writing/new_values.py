@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...arguments import meant
 from ...errors import InputError
 from ..incoming import array_of, fitted, refuse_unordered
 from ..staging import COMMIT_TIME, SEQNO
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 def sql(text: str) -> Sql:
     """SQL text as the value of a column, in the language of conditions: ``set={"delay": lakelatch.sql("delay + 1")}``.
 
-    A text without it is a value: ``set={"note": "delay + 1"}`` stores these nine characters.
+    A text without it is a value: ``set={"note": "delay + 1"}`` stores these nine characters. One that calls a function, or in a
+    merge names ``s.delay``, is refused: ``pyarrow.compute.scalar(text)`` stores it.
     """
     from ...conditions import Sql
 
@@ -64,7 +66,7 @@ class NewValues:
     def __init__(
         self, given: Mapping[str, Any], schema: pa.Schema, over: pa.Schema, url: str, config: TableConfig
     ) -> None:
-        from ...conditions import Sql, value_on
+        from ...conditions import Sql, computes, value_on
 
         if not isinstance(given, Mapping) or not given:
             raise InputError(
@@ -73,11 +75,16 @@ class NewValues:
             )
         self._config = config
         self._values: dict[str, tuple[pa.DataType, pa.Array | Value | Computed]] = {}
+        scope = [(name,) for name in schema.names]
+        if over is not schema:  # of a merge, whose clauses for new rows know no ``t``
+            sides = {"s": over.field("s").type, "t": pa.struct(list(schema))}
+            scope = [(side, each.name) for side, fields in sides.items() for each in fields]
         fixed = {*config.record_key_fields, *config.partition_fields}
         for name, value in given.items():
             if name not in schema.names:
+                hint = meant(name, schema.names) or ", ".join(schema.names)
                 raise InputError(
-                    f"{url} has no column {name!r} to be set ({', '.join(schema.names)}); nothing was written",
+                    f"{url} has no column {name!r} to be set ({hint}); nothing was written",
                     column=name,
                 )
             if name in fixed:
@@ -93,8 +100,24 @@ class NewValues:
                 self._values[name] = kind, value_on(over, value)
             else:
                 value = value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value
-                made = pa.chunked_array([array_of([value], kind, name)])
-                self._values[name] = kind, fitted(made, kind, name).combine_chunks()
+                if isinstance(value, str) and computes(value, scope):
+                    raise InputError(
+                        f"{value!r} for column {name!r} of {url} reads as an expression, and a plain text is stored as it is. Give "
+                        f"lakelatch.sql({value!r}) for what it computes, or pyarrow.compute.scalar({value!r}) for this text; "
+                        "nothing was written",
+                        column=name,
+                    )
+                try:
+                    made = pa.chunked_array([array_of([value], kind, name)])
+                    self._values[name] = kind, fitted(made, kind, name).combine_chunks()
+                except InputError as e:
+                    if not isinstance(value, str):
+                        raise
+                    raise InputError(
+                        f"column {name!r} of {url} is {kind} and cannot hold the text {value!r}. If it is an expression, give "
+                        f"lakelatch.sql({value!r}); nothing was written",
+                        column=name,
+                    ) from e
             self._refuse_unordered(name, self._values[name][1])
 
     @property

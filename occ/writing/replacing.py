@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from ..session import Session
 
 
-def insert(session: Session, given: Any, missing: str, zone: str | None) -> Write:
+def insert(session: Session, given: Any, missing: str, new_columns: str, zone: str | None) -> Write:
     """See `Transaction.insert`."""
-    incoming = Incoming(given, session.url, session.config, missing=missing, zone=zone)
+    incoming = Incoming(given, session.url, session.config, missing=missing, new_columns=new_columns, zone=zone)
 
     def stage(txn: Writer) -> None:
         txn.workspace.refuse_merge("insert")
@@ -40,10 +40,15 @@ def insert(session: Session, given: Any, missing: str, zone: str | None) -> Writ
 
 
 def overwrite(
-    session: Session, given: Any, partitions: Iterable[Partition] | None, missing: str, zone: str | None
+    session: Session,
+    given: Any,
+    partitions: Iterable[Partition] | None,
+    missing: str,
+    new_columns: str,
+    zone: str | None,
 ) -> Write:
     """See `Transaction.overwrite`."""
-    incoming = Incoming(given, session.url, session.config, missing=missing, zone=zone)
+    incoming = Incoming(given, session.url, session.config, missing=missing, new_columns=new_columns, zone=zone)
     named = None if partitions is None else listed(partitions)
 
     def stage(txn: Writer) -> None:
@@ -62,9 +67,9 @@ def overwrite(
     return Write("insert_overwrite", stage, Received(session, incoming, incoming.rows))
 
 
-def overwrite_table(session: Session, given: Any, missing: str, zone: str | None) -> Write:
+def overwrite_table(session: Session, given: Any, missing: str, new_columns: str, zone: str | None) -> Write:
     """See `Transaction.overwrite_table`."""
-    incoming = Incoming(given, session.url, session.config, missing=missing, zone=zone)
+    incoming = Incoming(given, session.url, session.config, missing=missing, new_columns=new_columns, zone=zone)
 
     def stage(txn: Writer) -> None:
         txn.workspace.refuse_unless_overwrite("overwrite_table", "insert_overwrite_table", "insert_overwrite")

@@ -38,9 +38,9 @@ _SOME_ROWS = 1 << 20  # of a batch that are looked at at a time
 Change = Callable[[pa.Table], pa.Table]  # of a slice's rows; the same table where nothing changes
 
 
-def upsert(session: Session, given: Any, missing: str, zone: str | None) -> Write:
+def upsert(session: Session, given: Any, missing: str, new_columns: str, zone: str | None) -> Write:
     """See `Transaction.upsert`."""
-    incoming = Incoming(given, session.url, session.config, missing=missing, zone=zone)
+    incoming = Incoming(given, session.url, session.config, missing=missing, new_columns=new_columns, zone=zone)
     return Write("upsert", lambda txn: stage_upsert(txn, incoming), Received(session, incoming, incoming.rows))
 
 

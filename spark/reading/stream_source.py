@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import datasource as api
 
 from ...errors import InputError
-from ...occ.services import kept_from
+from ...occ.session import kept_from
 from ...occ.table import Table
 from ...occ.table import open as open_table
 from .batch_source import Part

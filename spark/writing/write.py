@@ -17,6 +17,7 @@ from typing import Any, Self, cast
 
 import pyarrow as pa
 
+from ...arguments import one_of
 from ...conditions import Given
 from ...conflict import Region, where_of
 from ...errors import BatchLandedError, InputError
@@ -24,7 +25,7 @@ from ...hudi.files import FileGroupId
 from ...hudi.table import partition_paths
 from ...hudi.timeline import FileSlice, Snapshot, WriteStat
 from ...occ.entries import slices_that_may_match
-from ...occ.incoming import NULL, REFUSE, Incoming, refuse_some_of_the_order
+from ...occ.incoming import ADD, NULL, REFUSE, Incoming, refuse_new_columns, refuse_some_of_the_order
 from ...occ.session import Partition, known_partition, listed, partition_path_of, refuse_misspelled
 from ...occ.staging import GROUP_COLUMN, NEW, PARTITION_COLUMN, Kept, Plan, slices_by_partition
 from ...occ.table import Table
@@ -79,14 +80,20 @@ class Writes:
             )
         return type(self)(self._spark, self._table, self._sizes, self._reads, options=options)
 
-    def filled(self, rows: Any, missing: str) -> Any:
-        """The rows as they can be written, with null in the columns that they lack where ``missing`` says so."""
+    def filled(self, rows: Any, missing: str, new_columns: str) -> Any:
+        """The rows as they can be written, with null in the columns that they lack where ``missing`` says so.
+
+        Raises:
+            InputError: they have columns that the table lacks, and ``new_columns`` does not say that these are added to it.
+        """
         from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-        if missing not in (REFUSE, NULL):
-            raise InputError(f'missing={missing!r} is neither "refuse" nor "null"; nothing was written')
+        one_of(missing, "missing", (REFUSE, NULL), then="; nothing was written")
+        one_of(new_columns, "new_columns", (REFUSE, ADD), then="; nothing was written")
         rows = columns.at_the_door(rows, self._table.url)
         schema = self._table.schema() if self._txn is None else self._txn.written_schema
+        if new_columns == REFUSE:
+            refuse_new_columns(rows.columns, schema, self._table.url)
         if missing == REFUSE or schema is None:
             return rows
         config, there = self._table.config, {name.lower() for name in rows.columns}
@@ -484,21 +491,26 @@ class Writes:
 
     # Merge by clauses --------------------------------------------------------------------------------------------
 
-    def merge(self, rows: Any) -> MergeInto[WriteResult]:
+    def merge(self, rows: Any, new_columns: str) -> MergeInto[WriteResult]:
         """A merge that is put together, and run by its `run`."""
         self._table.session.require_open()
         self._refuse_merge("merge")
         rows = columns.at_the_door(rows, self._table.url)
-        source = columns.arrow_schema(rows.schema)
-        return MergeInto(self._table.url, partial(self._merge_by_clauses, rows, source))
+        given = columns.arrow_schema(rows.schema)
+        incoming = partial(Incoming, url=self._table.url, config=self._table.config, new_columns=new_columns)
+        incoming(given.empty_table())  # refuses what it is told, before the clauses are put together
+        return MergeInto(self._table.url, partial(self._merge_by_clauses, rows, given, incoming))
 
-    def _merge_by_clauses(self, rows: Any, given: pa.Schema, matched: Asked, new: Asked) -> WriteResult:
+    def _merge_by_clauses(
+        self, rows: Any, given: pa.Schema, incoming: Callable[[pa.Table], Incoming], matched: Asked, new: Asked
+    ) -> WriteResult:
         self._refuse_merge("merge")
         url, config = self._table.url, self._table.config
+        none = incoming(given.empty_table())
 
         def asked(txn: Transaction) -> tuple[pa.Schema | None, pa.Schema, Asked, Asked]:
             known = txn.written_schema
-            source = Incoming(given.empty_table(), url, config).source(known).schema
+            source = none.source(known).schema
             s, t = (pa.field(name, pa.struct(list(each))) for name, each in (("s", source), ("t", known or source)))
             sides = pa.schema([s, t]), pa.schema([s])
             return known, source, *(in_sql(self._spark, *each) for each in zip((matched, new), sides, strict=True))
@@ -507,15 +519,15 @@ class Writes:
 
             def planned(txn: Transaction) -> Planned:
                 known, columns_of, when, new_ones = asked(txn)
-                spec = txn.file_spec(known or columns_of)
-                clauses = Clauses.of(when, new_ones, spec.schema, columns_of, url, config)
+                clauses = Clauses.of(when, new_ones, known, columns_of, url, config, adds=none.adds)
+                spec = txn.file_spec(clauses.schema)
                 return Planned(Plan(spec, slices_by_partition(txn.current.file_slices()), combine=clauses))
 
             def work(txn: Transaction) -> list[WriteStat]:
                 if source.small is not None and self._fits(txn, source.small):
                     before = set(txn.files)
                     _, _, *clauses = asked(txn)
-                    stage_merge(txn, Incoming(source.small, url, config), *clauses)
+                    stage_merge(txn, incoming(source.small), *clauses)
                     return [each for each in txn.files if each not in before]
                 merge.take_turn(txn)
                 txn.workspace.next_write()

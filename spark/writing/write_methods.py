@@ -16,7 +16,8 @@ class Writing:
     """Write methods that tables and transactions share.
 
     Each takes the bounds of `Table.run` (``attempts``, ``timeout_s``, ``isolation`` and so on), but in a transaction, which
-    is run again as a whole. ``missing="null"`` fills columns that the rows lack; they are refused otherwise.
+    is run again as a whole. ``missing="null"`` fills columns that the rows lack, and
+    ``new_columns="add"`` adds those to the table that it lacks; they are refused otherwise.
 
     Each takes ``progress`` too, likewise: it is called, a few times a second and on another thread, with a `Progress` of the
     tasks that have ended, of those that Spark has planned so far; and of rows where the driver writes by itself. What it
@@ -29,12 +30,14 @@ class Writing:
     def _within(self, options: WriteOptions) -> Writes:
         return self._writes.within(options) if options else self._writes
 
-    def insert(self, rows: Any, *, missing: str = "refuse", **retries: Unpack[WriteOptions]) -> WriteResult:
+    def insert(
+        self, rows: Any, *, missing: str = "refuse", new_columns: str = "refuse", **retries: Unpack[WriteOptions]
+    ) -> WriteResult:
         """Add rows with new keys. Existing keys are not looked up, except with buckets.
 
         A key that occurs twice in the rows is resolved by the ordering field, or refused.
         """
-        return self._within(retries).insert(self._writes.filled(rows, missing), operation="insert")
+        return self._within(retries).insert(self._writes.filled(rows, missing, new_columns), operation="insert")
 
     def bulk_insert(
         self,
@@ -43,6 +46,7 @@ class Writing:
         sort: str = NONE,
         sort_by: Sequence[str] | str | None = None,
         missing: str = "refuse",
+        new_columns: str = "refuse",
         **retries: Unpack[WriteOptions],
     ) -> WriteResult:
         """As `insert`, but without the check for duplicate keys in the rows.
@@ -54,14 +58,16 @@ class Writing:
             sort_by: columns; the record key comes after them.
         """
         writes = self._within(retries)
-        return writes.bulk_insert(self._writes.filled(rows, missing), sort=sort, sort_by=sort_by)
+        return writes.bulk_insert(self._writes.filled(rows, missing, new_columns), sort=sort, sort_by=sort_by)
 
-    def upsert(self, rows: Any, *, missing: str = "refuse", **retries: Unpack[WriteOptions]) -> WriteResult:
+    def upsert(
+        self, rows: Any, *, missing: str = "refuse", new_columns: str = "refuse", **retries: Unpack[WriteOptions]
+    ) -> WriteResult:
         """Replace rows with the same key in the same partition; insert the others.
 
         With an ordering field an older row never replaces a newer one.
         """
-        return self._within(retries).upsert(self._writes.filled(rows, missing))
+        return self._within(retries).upsert(self._writes.filled(rows, missing, new_columns))
 
     def delete(self, keys: Any, **retries: Unpack[WriteOptions]) -> WriteResult:
         """Remove the rows with these keys: the record key columns, and the partition columns if they are known."""
@@ -104,15 +110,15 @@ class Writing:
         """
         return self._within(retries).update_where(where, set, partition=partition)
 
-    def merge(self, rows: Any, **retries: Unpack[WriteOptions]) -> Merge[WriteResult]:
+    def merge(self, rows: Any, *, new_columns: str = "refuse", **retries: Unpack[WriteOptions]) -> Merge[WriteResult]:
         """Merge rows (``s``) with those of the same key and partition (``t``) by clauses.
 
             table.merge(df).when_matched("s.updated > t.updated", update="all").when_not_matched(insert="all").run()
 
         The clauses are those of plain Python; conditions and values are SQL text, Columns such as ``F.col("s.updated")`` or
-        expressions of pyarrow, as far as docs/conditions.md goes.
+        expressions of pyarrow, as far as docs/conditions.md goes. ``new_columns`` as of `Transaction.merge`.
         """
-        return self._within(retries).merge(rows)
+        return self._within(retries).merge(rows, new_columns)
 
     def overwrite(
         self,
@@ -120,14 +126,17 @@ class Writing:
         *,
         partitions: Iterable[Partition] | None = None,
         missing: str = "refuse",
+        new_columns: str = "refuse",
         **retries: Unpack[WriteOptions],
     ) -> WriteResult:
         """Replace the partitions that the rows belong to; with ``partitions`` exactly these, empty ones too.
 
         They are named by value, ``[{"origin": "JFK"}]``, or by path.
         """
-        return self._within(retries).overwrite(self._writes.filled(rows, missing), partitions=partitions)
+        return self._within(retries).overwrite(self._writes.filled(rows, missing, new_columns), partitions=partitions)
 
-    def overwrite_table(self, rows: Any, *, missing: str = "refuse", **retries: Unpack[WriteOptions]) -> WriteResult:
+    def overwrite_table(
+        self, rows: Any, *, missing: str = "refuse", new_columns: str = "refuse", **retries: Unpack[WriteOptions]
+    ) -> WriteResult:
         """Replace all rows of the table."""
-        return self._within(retries).overwrite_table(self._writes.filled(rows, missing))
+        return self._within(retries).overwrite_table(self._writes.filled(rows, missing, new_columns))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import Any
 
 from .errors import InputError, LakeLatchError
@@ -18,6 +19,25 @@ def text(value: Any, name: str, *, empty: bool = False, error: type[LakeLatchErr
         raise error(f"{name}={value!r} is no text; give a str" + ("" if empty else " that is not empty"))
     if not encodable(value):
         raise error(f"{name}={value!r} holds half of a surrogate pair, which UTF-8 cannot hold; leave it out")
+    return value
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """A question that names what somebody who wrote an unknown name may have meant; empty where nothing is close."""
+    names = list(known)
+    same = [each for each in names if each.lower() == name.lower()]
+    near = same or get_close_matches(name, names, 3, 0.6)
+    exact = " Names are exact here" if same else ""
+    return f"did you mean {' or '.join(map(repr, near))}?{exact}" if near else ""
+
+
+def one_of(value: Any, name: str, allowed: Iterable[str], *, then: str = "") -> str:
+    """One of a few words; ``then`` ends the sentence that refuses others."""
+    words = [f'"{each}"' for each in allowed]
+    if not isinstance(value, str) or f'"{value}"' not in words:
+        raise InputError(
+            f"{name}={value!r} is {'neither' if len(words) == 2 else 'none of'} {' nor '.join(words)}{then}"
+        )
     return value
 
 

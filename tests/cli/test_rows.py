@@ -140,8 +140,15 @@ def test_a_file_that_is_loaded_again_by_its_batch_is_written_once(run, table):
 
 
 def test_json_lines_say_which_columns_they_have(run, table):
-    row = json.dumps({"id": "new", "origin": "JFK", "extra": "v"})
-    assert "the rows lack v" in run("upsert", table.url, "-", "--format", "json", code=2, given=row).stderr
+    def upsert(row: dict, *more: str, code: int = 2):
+        return run("upsert", table.url, "-", "--format", "json", *more, code=code, given=json.dumps(row)).stderr
+
+    row = {"id": "new", "origin": "JFK"}
+    assert "the rows lack v" in upsert(row)
+    assert "no column 'extra'" in upsert(row | {"extra": "v"}, "--missing", "null")
+    assert "--new-columns=yes is neither" in upsert(row | {"v": 1}, "--new-columns", "yes")
+    upsert(row | {"v": 1, "extra": "v"}, "--new-columns", "add", code=0)
+    assert "extra" in table.schema().names
     bad = '{"id": "a", "origin": "b", "v": 1}\n[1]\n'
     assert "line 2 is no JSON object" in run("upsert", table.url, "-", "--format", "json", code=2, given=bad).stderr
 

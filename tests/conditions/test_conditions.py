@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lakelatch.conditions import condition_on
+from lakelatch.conditions import computes, condition_on
 from lakelatch.errors import InputError
 
 SCHEMA = pa.schema(
@@ -244,3 +244,32 @@ def test_sqlglot_is_imported_with_the_first_text() -> None:
         "c.condition_on(pa.schema([('n', pa.int32())]), 'n = 1'); assert 'sqlglot' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("said", "of_a_merge", "of_an_update"),
+    [
+        ("s.name", True, False),
+        ("`s`.`name`", True, False),
+        ("s.nmae", True, False),
+        ("t.n + s.n", True, False),
+        ("case when s.n > 1 then 'a' else 'b' end", True, False),
+        ("cast(s.n as string)", True, False),
+        ("concat('a', 'b')", True, True),
+        ("upper(name)", False, True),
+        ("my_own(name)", False, True),
+        ("t.co/abc", False, False),
+        ("s. Name", False, False),
+        ("Smith(2019)", False, False),
+        ("day(s)", False, False),
+        ("see s.name for details", False, False),
+        ("https://s.name/x", False, False),
+        ("name", False, False),
+        ("(" * 5000 + "s.name", False, False),
+        ("", False, False),
+    ],
+)
+def test_which_texts_read_as_expressions(said: str, of_a_merge: bool, of_an_update: bool) -> None:
+    sides = [("s", "name"), ("s", "n"), ("t", "name"), ("t", "n")]
+    assert computes(said, sides) == of_a_merge
+    assert computes(said, [("name",), ("n",)]) == of_an_update

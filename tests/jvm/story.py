@@ -161,7 +161,7 @@ class Change:
             return self
         arrow = pa.Table.from_pylist(list(rows), schema=story.schema)
         if story.table.config.merge_on_read:
-            txn.upsert(arrow)
+            txn.upsert(arrow, new_columns="add")
             return self
         arrow = arrow.append_column(RECORD_KEY, record_keys(arrow, story.key))
         paths = partition_paths(arrow, story.table.config)

@@ -22,9 +22,9 @@ from lakelatch.errors import (
 from lakelatch.occ.check.check import check
 from lakelatch.occ.entries.entries import Commit, LogEntry
 from lakelatch.occ.log.epochs import LOG
-from lakelatch.occ.services.clean import kept_from
 from lakelatch.occ.services.execution import DECIDED
 from lakelatch.occ.services.scheduling import Executed
+from lakelatch.occ.session import kept_from
 from lakelatch.occ.session.snapshot_cache import cold_view
 from lakelatch.occ.table.table import Table
 

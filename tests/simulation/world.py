@@ -38,8 +38,7 @@ from lakelatch.occ.entries.entries import Commit, LogEntry
 from lakelatch.occ.entries.entries import decode as decode_entry
 from lakelatch.occ.liveness.heartbeat import HEARTBEATS
 from lakelatch.occ.log.epochs import LOG, read_all
-from lakelatch.occ.services.clean import kept_from
-from lakelatch.occ.session import PROPERTIES
+from lakelatch.occ.session import PROPERTIES, kept_from
 from lakelatch.occ.session.snapshot_cache import cold_view
 from lakelatch.occ.table.table import Table
 from lakelatch.occ.transaction.transaction import Transaction

@@ -97,7 +97,7 @@ def verbs(rng: random.Random) -> Iterator[tuple[list[Row], Verb]]:
                               else {"x": lakelatch.sql("s.x"), "seen": lakelatch.sql("s.seen + 10")})
                 .when_not_matched(f.col("s.note") == f.lit("ü{}%") if f else pc.equal(pc.field("s", "note"), "ü{}%"),
                                   insert={"seen": lakelatch.sql("s.seen"), "note": "new"})
-                .when_not_matched(insert="all")
+                .when_not_matched("s.more = 1" if f else None, insert="all")
                 .run()
             ),
         ),
@@ -149,6 +149,29 @@ def test_the_verbs_do_what_those_of_plain_python_do(
             counts = [(each.inserted, each.updated, each.deleted) for each in (got, wanted)]
             assert counts[0] == counts[1], name
     assert not [each for each in check(ours.table.store).findings if each.severity != "note"]
+
+
+def test_expressions_as_text_and_unknown_columns_are_refused_as_in_plain_python(
+    spark: Any, make: Callable[..., Any]
+) -> None:
+    for name, route in ROUTES.items():
+        table = make(f"words {name}", sizes=route)
+        table.insert(frame(spark, {"a": 1}))
+        for given in ("s.note", "upper(t.note)"):
+            with pytest.raises(InputError, match=r"reads as an expression.*lakelatch\.sql"):
+                table.merge(frame(spark, {"a": 2})).when_matched(update={"note": given}).run()
+        with pytest.raises(InputError, match="reads as an expression"):
+            table.update_where("true", {"note": "upper(note)"})
+        with pytest.raises(InputError, match=r"cannot hold the text 'seen \+ 1'.*lakelatch\.sql"):
+            table.update_where("true", {"seen": "seen + 1"})
+        wide = frame(spark, {"a": 2}).withColumn("nota", F.lit("x"))
+        for write in ("upsert", "insert", "bulk_insert", "overwrite", "overwrite_table"):
+            with pytest.raises(InputError, match="no column 'nota' .'nota': did you mean 'note'"):
+                getattr(table, write)(wide)
+        with pytest.raises(InputError, match="no column 'nota'"):
+            table.merge(wide).when_matched(update="all").run()
+        table.merge(wide, new_columns="add").when_matched(update="all").run()
+        assert [(row.seen, row.nota) for row in table.read().collect()] == [(2, "x")]
 
 
 def test_a_merge_by_tasks_begins_an_empty_table(spark: Any, make: Callable[..., Any]) -> None:

@@ -185,7 +185,9 @@ def test_columns_are_added_and_old_rows_have_null(make: Callable[..., Any], spar
     table = make(sizes=sizes)
     table.insert(rows_of(spark, generated(6)))
     wide = spark.createDataFrame([("k0", "sf", 1, 1, 2.5), ("x", "sf", 1, 1, None)], SCHEMA + ", more double")
-    table.upsert(wide)
+    with pytest.raises(InputError, match="no column 'more'"):
+        table.upsert(wide)
+    table.upsert(wide, new_columns="add")
     found = {r["id"]: r["more"] for r in table.read().collect()}
     assert found == {**dict.fromkeys(generated(6)), "k0": 2.5, "x": None}
     with pytest.raises(InputError, match="lack more"):

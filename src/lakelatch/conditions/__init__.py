@@ -13,8 +13,8 @@ the first text is parsed.
 
 from .condition import Condition, Given, condition_on
 from .implied import Terms
-from .sql import parse
+from .sql import computes, parse
 from .tree import text
 from .value import Sql, Value, value_on
 
-__all__ = ["Condition", "Given", "Sql", "Terms", "Value", "condition_on", "parse", "text", "value_on"]
+__all__ = ["Condition", "Given", "Sql", "Terms", "Value", "computes", "condition_on", "parse", "text", "value_on"]

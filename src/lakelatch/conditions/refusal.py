@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 import pyarrow as pa
 
+from ..arguments import meant
 from ..errors import InputError
 
 _SHOWN = 60  # characters to each side of the place
@@ -35,13 +34,9 @@ def refused(what: str, text: str | None = None, at: int | None = None) -> InputE
 def no_column(path: tuple[str, ...], known: list[str], text: str | None, at: int | None) -> InputError:
     """What the table has instead, the likeliest first."""
     name, inside = path[-1], ".".join(path[:-1])
-    same = [each for each in known if each.lower() == name.lower()]
-    near = same or get_close_matches(name, known, 3, 0.6)
     where = f"column {inside!r} has no field {name!r}" if inside else f"there is no column {name!r}"
-    if near:
-        hint = f"did you mean {' or '.join(map(repr, near))}?" + (" Names are exact here" if same else "")
-    else:
-        hint = f"there are {', '.join(known[:20])}{' and more' if len(known) > 20 else ''}" if known else "it has none"
+    every = f"there are {', '.join(known[:20])}{' and more' if len(known) > 20 else ''}" if known else "it has none"
+    hint = meant(name, known) or every
     return refused(f"{where} ({hint})", text, at)
 
 

@@ -8,7 +8,7 @@ functions by its own rules; Substrait is no text, and its Python producers want 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from functools import cache
 from math import isfinite
@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ..arguments import meant
 from ..errors import InputError
 from .evaluate import value_of
 from .refusal import refused
@@ -41,6 +42,7 @@ from .tree import (
 )
 
 _TEXT_MAX = 1 << 20
+_SUSPECT = re.compile(r"\w\(|(?<![\w.])`?[st]`?\.[`\w]", re.IGNORECASE)
 _COMPARISONS = {"EQ": "=", "NEQ": "!=", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">=", "NullSafeEQ": "<=>"}
 _ARITHMETIC = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "Mod": "%", "IntDiv": "div"}
 _CALLS = {
@@ -96,6 +98,45 @@ def parse(text: str) -> Node:
         raise _syntax(text, e) from e
     except RecursionError as e:
         raise refused("the condition is nested too deeply; write it flatter", text[:200]) from e
+
+
+def computes(text: str, columns: Iterable[tuple[str, ...]]) -> bool:
+    """Whether a text reads as an expression: over ``s.x`` or ``t.x``, or as the call of a function.
+
+    A column that is nearly one of these counts as one, so that a misspelled expression is none the less. Prose is no expression, nor
+    are ``Berlin (Mitte)``, ``item(s)`` and ``t.co/abc``, which name none of them.
+
+    Args:
+        text: a value that is to be stored.
+        columns: paths of the columns that an expression may name there.
+    """
+    if not _SUSPECT.search(text) or len(text) > _TEXT_MAX:
+        return False
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
+    dialect, condition = _dialect()
+    try:
+        read = dialect.parse_into(condition, text)
+    except (SqlglotError, RecursionError):
+        return False
+    if len(read) != 1 or read[0] is None:
+        return False
+    known = list(columns)
+
+    def names(e: Any) -> bool:
+        parts = [part.name for part in e.parts]
+        here = [path for path in known if [each.lower() for each in parts[: len(path) - 1]] == list(path[:-1])]
+        return any(len(parts) >= len(path) and meant(parts[len(path) - 1], [path[-1]]) for path in here)
+
+    for e in read[0].walk():
+        if isinstance(e, exp.Column) and len(known[0]) > 1 and names(e):
+            return True
+        if isinstance(e, exp.Func) and not isinstance(e, exp.Binary | exp.Unary):
+            used = list(e.find_all(exp.Column))
+            if any(map(names, used)) or not (used or isinstance(e, exp.Anonymous)):
+                return True
+    return False
 
 
 @cache

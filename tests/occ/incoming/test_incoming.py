@@ -222,9 +222,82 @@ def test_columns_that_place_a_row_are_never_filled(small, name):
     refused(small, without(name), f"lack {name}.*needs as record key, partition or ordering field", missing="null")
 
 
+def test_an_unknown_column_is_refused_with_the_name_that_comes_closest(small):
+    upsert(small, [FULL])
+    wrong = {name: value for name, value in FULL.items() if name != "seen"} | {"seem": 2, "more": 1}
+    for more in ({}, {"missing": "null"}):
+        error = refused(
+            small, [wrong], r"no column 'seem', 'more' \('seem': did you mean 'seen'\?\).*new_columns=\"add\"", **more
+        )
+        assert error.columns == ["seem", "more"]
+    refused(small, [FULL | {"zz": 1}], r"no column 'zz' .it has id, part, seen, v, w.")
+    lacks = {name: value for name, value in FULL.items() if name != "w"} | {"ww": "x"}
+    refused(small, [lacks], r"lack w of .* \('ww': did you mean 'w'\?\); give", new_columns="add")
+
+
+def test_the_first_rows_define_the_columns_of_a_table_without(tmp_path):
+    with lakelatch.create(str(tmp_path / "t"), record_key="id") as table:
+        assert upsert(table, [{"id": "a", "v": 1}]) == [{"id": "a", "v": 1}]
+        table.delete_all()
+        refused(table, [{"id": "a", "v": 1, "w": 1}], "no column 'w'")
+    with lakelatch.create(str(tmp_path / "d"), record_key="id", schema=pa.schema([("id", pa.string())])) as table:
+        refused(table, [{"id": "a", "v": 1}], "no column 'v'")
+
+
+VERBS = {
+    "upsert": ("upsert", lambda to, rows, **more: to.upsert(rows, **more)),
+    "insert": ("insert", lambda to, rows, **more: to.insert(rows, **more)),
+    "overwrite": ("insert_overwrite", lambda to, rows, **more: to.overwrite(rows, **more)),
+    "overwrite_table": ("insert_overwrite_table", lambda to, rows, **more: to.overwrite_table(rows, **more)),
+    "merge": ("upsert", lambda to, rows, **more: to.merge(rows, **more).when_not_matched(insert="all").run()),
+}
+
+
+@pytest.mark.parametrize("in_transaction", [False, True])
+@pytest.mark.parametrize(("operation", "verb"), VERBS.values(), ids=VERBS)
+def test_no_verb_adds_a_column_unless_it_is_told_to(small, operation, verb, in_transaction):
+    upsert(small, [FULL])
+
+    def write(*given, **more):
+        if not in_transaction:
+            return verb(small, *given, **more)
+        with small.transaction(operation) as txn:
+            return verb(txn, *given, **more)
+
+    rows = [FULL | {"id": "b", "more": 1}]
+    before = small.timeline().commits
+    for each in (rows, pa.Table.from_pylist(rows).to_reader()):
+        with pytest.raises(InputError, match=r"no column 'more'.*nothing was written"):
+            write(each)
+    with pytest.raises(InputError, match="new_columns='yes' is neither"):
+        write(rows, new_columns="yes")
+    assert small.timeline().commits == before
+    write(rows, new_columns="add")
+    assert small.schema().names == [*FULL, "more"]
+    assert rows[0] in small.read().to_pylist()
+    with pytest.raises(InputError, match="no column 'delete'"):
+        write([*rows, FULL | {"more": 1, "delete": True}])
+
+
+def test_columns_that_clauses_of_a_merge_name_are_no_new_ones(small):
+    upsert(small, [FULL])
+    given = [FULL | {"op": "D"}, FULL | {"id": "b", "op": "U", "more": 1}]
+
+    def merge(**more):
+        clauses = small.merge(given, **more).when_matched("s.op = 'D'", delete=True).when_matched(update="all")
+        return clauses.when_not_matched("s.op = 'U'", insert="all")
+
+    with pytest.raises(InputError, match="no column 'more'"):
+        merge().run()
+    merge(new_columns="add").run()
+    assert small.read().to_pylist() == [FULL | {"id": "b", "more": 1}]
+    small.merge([FULL | {"id": "b", "helps": 3}]).when_matched(update={"v": lakelatch.sql("s.helps")}).run()
+    assert small.read().to_pylist() == [FULL | {"id": "b", "more": 1, "v": 3}]
+
+
 def test_an_unknown_column_widens_the_table(small):
     upsert(small, [FULL])
-    assert upsert(small, [FULL | {"id": "b", "more": 1.5, "first": 2**40}]) == [
+    assert upsert(small, [FULL | {"id": "b", "more": 1.5, "first": 2**40}], new_columns="add") == [
         FULL | {"more": None, "first": None},
         FULL | {"id": "b", "more": 1.5, "first": 2**40},
     ]
@@ -243,12 +316,12 @@ def test_a_column_that_differs_in_case_only_is_refused_with_the_right_name(small
 
 
 def test_a_new_column_beside_the_one_that_differs_in_case_is_refused(small):
-    refused(small, [FULL | {"V": 1}], "ignores case")
+    refused(small, [FULL | {"V": 1}], "ignores case", new_columns="add")
 
 
 @pytest.mark.parametrize("name", ["with space", "1st", "_hoodie_mine", "_lakelatch_partition", "_metadata", "é"])
 def test_a_new_column_with_a_name_that_no_reader_holds_is_refused(small, name):
-    refused(small, [FULL | {name: 1}], "Rename it")
+    refused(small, [FULL | {name: 1}], "Rename it", new_columns="add")
 
 
 TWICE = pa.StructArray.from_arrays([pa.array(["l"]), pa.array(["r"])], names=["name", "name"])
@@ -384,7 +457,7 @@ def test_categories_of_pandas_are_stored_as_what_they_are(folder):
 
 
 def test_a_new_column_of_nulls_is_refused_because_it_has_no_type(small):
-    refused(small, [FULL | {"more": None}], "nulls only")
+    refused(small, [FULL | {"more": None}], "nulls only", new_columns="add")
     assert upsert(small, [FULL | {"w": None}]) == [FULL | {"w": None}]
 
 

@@ -374,7 +374,7 @@ def test_what_is_no_matter_of_rows_is_a_loss_as_before(world, winner):
             overwrite(txn, "a", "a0", v=9)
     else:
         with b.table.transaction() as txn:
-            txn.upsert(rows("a", {"a1": 7}).append_column("more", pa.array([1])))
+            txn.upsert(rows("a", {"a1": 7}).append_column("more", pa.array([1])), new_columns="add")
     with pytest.raises(ConflictError):
         ours.commit()
     with world.fresh() as table:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +12,11 @@ import lakelatch
 from lakelatch.hudi.files import FileGroupId
 from lakelatch.hudi.files.listing import BaseFile, Listing
 from lakelatch.hudi.table.config import TableConfig
+from lakelatch.hudi.timeline import decode_container
+from lakelatch.hudi.timeline.avro_container import encode_container
+from lakelatch.hudi.timeline.avro_schemas import schema_of
 from lakelatch.hudi.timeline.snapshot import Replacement, TimelineView, build
+from lakelatch.occ.scan import differences
 from lakelatch.occ.services.clean import Retention, superseded
 from lakelatch.testing.faults import At, On, Pause
 
@@ -215,12 +221,68 @@ def test_other_engines_savepoints_keep_their_files(old):
         check_sound(table)
 
 
-def test_time_travel_to_what_was_cleaned_is_refused_where_it_is_asked_for(old):
+LOOKS_BACK = {
+    "read": lambda table, t, c: table.read(as_of=t),
+    "read by C": lambda table, t, c: table.read(as_of_completion=c),
+    "snapshot": lambda table, t, c: table.snapshot(as_of=t),
+    "changes": lambda table, t, c: table.changes(until=c),
+    "diff": lambda table, t, c: list(differences(table.session, t, table.timeline().commits[-1].requested)),
+    "pinned": lambda table, t, c: table.pinned(as_of_completion=c).__enter__(),
+    "restore": lambda table, t, c: table.restore(t),
+    "savepoint": lambda table, t, c: table.savepoint(t),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS_BACK.values(), ids=LOOKS_BACK)
+def test_time_travel_to_what_was_cleaned_is_refused_where_it_is_asked_for(old, look):
     with old.fresh() as table:
-        first = table.timeline().commits[1].completed
-        table.clean(retain_commits=1)
-        with pytest.raises(lakelatch.InputError, match="has been cleaned"), table.pinned(as_of_completion=first):
-            pass
+        first, *_, last = table.timeline().commits
+        table.clean(retain_commits=0)
+        with pytest.raises(lakelatch.InputError, match="has been cleaned; states are whole from"):
+            look(table, first.requested, first.completed)
+        assert table.read(as_of=last.requested).count() == table.read().count()
+
+
+@pytest.mark.parametrize("merge_on_read", [False, True], ids=["copy on write", "merge on read"])
+def test_a_state_is_read_whole_or_refused(tmp_path, merge_on_read):
+    """Two partitions, so that what is left of a state that was cleaned looks like one."""
+    kind = "merge_on_read" if merge_on_read else "copy_on_write"
+    with lakelatch.create(str(tmp_path / "t"), record_key="id", partition_by="p", type=kind) as table:
+        table.insert([{"id": "a", "p": "x", "v": 0}, {"id": "b", "p": "y", "v": 0}])
+        for number in range(1, 6):
+            table.upsert([{"id": "a", "p": "x", "v": number}])
+            if merge_on_read and number % 2:
+                table.compact()
+        saved = table.savepoint(table.timeline().commits[2].requested)
+        states = {i: table.read(as_of=i.requested).to_pylist() for i in table.timeline().commits}
+        for retain in (3, 1, 0):
+            table.clean(retain_commits=retain)
+            told = {}
+            for each in states:
+                with suppress(lakelatch.InputError):
+                    told[each] = table.read(as_of=each.requested).to_pylist()
+                    assert told[each] == table.read(as_of_completion=each.completed).to_pylist()
+            assert told == {each: states[each] for each in told}
+            assert len(told) >= (retain + 2 if retain else 2), "what a clean keeps stays readable, and the savepoint"
+        assert len(told) < len(states)
+        table.restore(saved.instant)
+        assert table.read(as_of=saved.instant).to_pylist() == table.read().to_pylist()
+        with pytest.raises(lakelatch.InputError, match="has been cleaned"):
+            table.read(as_of=table.timeline().commits[0].requested)
+
+
+def test_a_state_that_another_engines_clean_of_file_versions_took_from_is_refused(old):
+    with old.fresh() as table:
+        first, *_, last = table.timeline().commits
+        table.clean(retain_commits=0)
+        clean = next(each for each in table.timeline().completed if each.action == "clean")
+        path = old.folder / table.timeline().path(clean)
+        content = decode_container(path.read_bytes(), "HoodieCleanMetadata", name="clean")
+        content |= {"earliestCommitToRetain": "", "extraMetadata": {}}
+        path.write_bytes(encode_container(schema_of("HoodieCleanMetadata"), content))
+        with pytest.raises(lakelatch.InputError, match="has been cleaned"):
+            table.read(as_of=first.requested)
+        assert table.read(as_of=last.requested).count() == table.read().count()
 
 
 def test_an_insert_meanwhile_is_no_reason_to_plan_again(old):

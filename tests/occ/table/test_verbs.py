@@ -108,6 +108,59 @@ def test_an_update_that_does_not_fit_is_refused_and_nothing_is_written(
     assert (rows(table), len(table.commits())) == (before, commits)
 
 
+EXPRESSIONS = [
+    "s.note",
+    "t.note",
+    "S.note",
+    "s.nota",
+    "t.delay + s.delay",
+    "upper(s.note)",
+    "coalesce(t.note, 'x')",
+    "uuid()",
+]
+
+
+@pytest.mark.parametrize("said", EXPRESSIONS)
+def test_an_expression_that_is_given_as_text_is_refused_with_the_two_ways_to_say_it(table: Any, said: str) -> None:
+    incoming = [flight("a", note="new", updated=5), flight("z")]
+    for clause in ({"update": {"note": said}}, {"insert": {"note": said}}, {"update": {"delay": said}}):
+        merge, commits = table.merge(incoming), table.commits()
+        with pytest.raises(InputError, match=r"reads as an expression") as found:
+            (merge.when_matched(**clause) if "update" in clause else merge.when_not_matched(**clause)).run()
+        assert f"lakelatch.sql({said!r})" in str(found.value)
+        assert f"pyarrow.compute.scalar({said!r})" in str(found.value)
+        assert table.commits() == commits
+    table.merge(incoming).when_matched(update={"note": pc.scalar(said)}).run()
+    assert rows(table)["a"]["note"] == said
+
+
+def test_a_call_that_is_given_as_text_is_no_value_of_an_update(table: Any) -> None:
+    for said in ("upper(note)", "upper(nota)", "concat('a', 'b')", "length(note) + 1"):
+        with pytest.raises(InputError, match="reads as an expression"):
+            table.update_where("id = 'a'", set={"note": said})
+    prose = [
+        "s.note",
+        "Berlin (Mitte)",
+        "item(s)",
+        "main()",
+        "https://t.co/a",
+        "note",
+        "see upper(note)",
+        "l'eau (f)",
+        ODD,
+    ]
+    for said in prose:
+        table.update_where("id = 'a'", set={"note": said})
+        assert rows(table)["a"]["note"] == said
+
+
+def test_a_text_for_a_column_of_numbers_is_refused_with_the_word_for_expressions(table: Any) -> None:
+    for where, clauses in (("delay", "delay + 1"), ("late", "delay > 3")):
+        with pytest.raises(InputError, match="cannot hold the text") as found:
+            table.update_where("id = 'a'", set={where: clauses})
+        assert f"lakelatch.sql({clauses!r})" in str(found.value)
+
+
 def test_an_overwrite_replaces_the_partitions_of_its_rows_or_those_that_are_named(table: Any) -> None:
     table.overwrite([flight("x"), flight("y", "LAX")])
     assert sorted(rows(table)) == ["c", "d", "x", "y"]

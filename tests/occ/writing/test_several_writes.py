@@ -277,7 +277,7 @@ def test_bad_rows_that_were_refused_before_any_file_do_not_end_the_transaction(w
 def test_a_new_column_of_one_write_is_there_in_the_next(world):
     table = world.writer("a").table
     with table.transaction() as txn:
-        txn.upsert(rows("a", {"a0": 5}).append_column("w", pa.array([1], pa.int64())))
+        txn.upsert(rows("a", {"a0": 5}).append_column("w", pa.array([1], pa.int64())), new_columns="add")
         txn.delete_where([("w", "=", 1)])
         txn.upsert(rows("a", {"a1": 6}), missing="null")
     assert table.read().to_arrow().column_names == ["id", "part", "v", "w"]

@@ -24,6 +24,7 @@ FileFormat = Annotated[
     str | None, typer.Option("--format", metavar="FORMAT", help="parquet, csv, json or arrow; as FILE ends.")
 ]
 Missing = Annotated[str, typer.Option(help="Columns that the file lacks: refuse, or null.")]
+NewColumns = Annotated[str, typer.Option(help="Columns that the table lacks: refuse, or add.")]
 Zone = Annotated[str | None, typer.Option(help="Of times that name none, as UTC or Europe/Rome.")]
 SourceBatch = Annotated[
     str | None,
@@ -90,6 +91,7 @@ def upsert(
     *,
     format: FileFormat = None,  # noqa: A002
     missing: Missing = "refuse",
+    new_columns: NewColumns = "refuse",
     zone: Zone = None,
     batch: SourceBatch = None,
     json: Json = False,
@@ -97,7 +99,7 @@ def upsert(
     """Write the rows of a file: they replace those with the same key, and new keys are inserted."""
     from .write import write
 
-    write("upsert", url, file, kind=format, missing=missing, zone=zone, batch=batch, json=json)
+    write("upsert", url, file, kind=format, missing=missing, new_columns=new_columns, zone=zone, batch=batch, json=json)
 
 
 @plainly
@@ -107,6 +109,7 @@ def insert(
     *,
     format: FileFormat = None,  # noqa: A002
     missing: Missing = "refuse",
+    new_columns: NewColumns = "refuse",
     zone: Zone = None,
     batch: SourceBatch = None,
     json: Json = False,
@@ -114,7 +117,7 @@ def insert(
     """Add the rows of a file; keys that the table has already are not looked up, but in a table with buckets."""
     from .write import write
 
-    write("insert", url, file, kind=format, missing=missing, zone=zone, batch=batch, json=json)
+    write("insert", url, file, kind=format, missing=missing, new_columns=new_columns, zone=zone, batch=batch, json=json)
 
 
 @plainly
@@ -129,7 +132,7 @@ def delete(
     """Delete the rows whose keys are in a file; its other columns are not looked at."""
     from .write import write
 
-    write("delete", url, file, kind=format, missing="refuse", zone=None, batch=batch, json=json)
+    write("delete", url, file, kind=format, missing="refuse", new_columns="refuse", zone=None, batch=batch, json=json)
 
 
 @plainly

@@ -24,6 +24,7 @@ def write(
     *,
     kind: str | None,
     missing: str,
+    new_columns: str,
     zone: str | None,
     batch: str | None,
     json: bool,
@@ -48,7 +49,9 @@ def write(
                 done = table.delete(rows, progress=progress, batch=numbered)
             else:
                 verb = table.insert if operation == "insert" else table.upsert
-                done = verb(rows, missing=missing, zone=zone, progress=progress, batch=numbered)
+                done = verb(
+                    rows, missing=missing, new_columns=new_columns, zone=zone, progress=progress, batch=numbered
+                )
         place = table.url
     if json:
         counts = {name: getattr(done, name) for name in ("inserted", "updated", "deleted", "files", "bytes")}

@@ -20,7 +20,8 @@ import typer
 from ..output import Bar, count_text, print_json, print_table, say, wrapped
 
 if TYPE_CHECKING:
-    from ...occ.services import Executed, Savepoint
+    from ...occ.services import Executed
+    from ...occ.session import Savepoint
     from ...occ.table import Table
 
 

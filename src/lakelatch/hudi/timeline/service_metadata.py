@@ -15,7 +15,7 @@ from .instant import Instant
 
 _CLUSTERING = "org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExecutionStrategy"
 _SORT_COLUMNS = "hoodie.clustering.plan.strategy.sort.columns"
-MOMENT = "lakelatch.earliest"  # of a clean: from this completion time on the table's states are kept
+MOMENT = "lakelatch.earliest"  # of a clean: from this completion time on the table's states are whole
 
 
 def encode_clean_plan(content: Mapping[str, Any], *, uri: Callable[[str], str]) -> bytes:

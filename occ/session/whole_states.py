@@ -1,0 +1,136 @@
+"""Past states that are whole: those of which no cleaning has taken a file, and those of savepoints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ...errors import InputError
+from ...hudi.timeline import MOMENT, Instant, Timeline, decode_container
+from ..entries import held
+
+if TYPE_CHECKING:
+    from ...storage import Store
+    from .session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """A state that is kept until somebody deletes its savepoint.
+
+    Attributes:
+        instant: T of the commit whose state it is, and of the savepoint on the timeline.
+        completion: C of that commit, the moment.
+        shown: the savepoint's own instant.
+        files: names of data files that it keeps, by partition.
+    """
+
+    instant: str
+    completion: str
+    shown: Instant
+    by: str
+    comment: str
+    at_ms: int
+    files: dict[str, list[str]]
+
+
+def savepoints(store: Store, timeline: Timeline) -> list[Savepoint]:
+    """All that are on the timeline, other engines' too, in order of their commits."""
+    completion = {each.requested: each.completed or each.requested for each in timeline.commits}
+    found = []
+    for shown in timeline.completed:
+        if shown.action != "savepoint" or (stored := store.get(timeline.path(shown))) is None:
+            continue
+        content = decode_container(stored.body, "HoodieSavepointMetadata", name=timeline.path(shown))
+        files = {p: list(m["savepointDataFile"]) for p, m in content["partitionMetadata"].items()}
+        # Of an archived commit nobody knows C; its files are named all the same.
+        moment = completion.get(shown.requested, shown.requested)
+        found.append(
+            Savepoint(
+                shown.requested,
+                moment,
+                shown,
+                content["savepointedBy"],
+                content["comments"],
+                content["savepointedAt"],
+                files,
+            )
+        )
+    return sorted(found, key=lambda each: each.completion)
+
+
+def kept_from(session: Session) -> str:
+    """The completion time from which on every state is whole: no cleaning has been decided that takes from one.
+
+    Raises:
+        CorruptTableError: a clean's instant cannot be decoded.
+    """
+    # The log first: a plan that is over by the time the timeline is listed is shown there.
+    begun = session.log.catch_up().open.values() if session.writable else ()
+    pending = [held(session.store, b.plan) for b in begun if b.action == "clean" and b.plan]
+    bounds = [content["earliest"]["C"] for content in pending]
+    timeline = session.timeline()
+    completion = {each.requested: each.completed or each.requested for each in timeline.commits}
+    for instant in timeline.pending:
+        # Another engine's, or one of a log that was made anew: it may have been executed in part.
+        path = timeline.path(replace(instant, state="requested"))
+        if instant.action == "clean" and (stored := session.store.get(path)) and stored.body:
+            content = decode_container(stored.body, "HoodieCleanerPlan", name=path)
+            first = (content.get("earliestInstantToRetain") or {}).get("timestamp", "")
+            bounds.append((content.get("extraMetadata") or {}).get(MOMENT) or completion.get(first, first))
+    cleans = (instant for instant in timeline.completed if instant.action == "clean")
+    bounds += [cleaned_to(session.store, timeline, each, completion) for each in cleans]
+    return max(bounds, default="")
+
+
+def cleaned_to(store: Store, timeline: Timeline, clean: Instant, completion: Mapping[str, str]) -> str:
+    """The completion time from which on that clean has left every state whole; "" when it says nothing."""
+    path = timeline.path(clean)
+    if (stored := store.get(path)) is None or not stored.body:
+        return ""
+    content = decode_container(stored.body, "HoodieCleanMetadata", name=path)
+    earliest: str = content["earliestCommitToRetain"]  # another engine's, who gives T only
+    if (
+        not earliest and content["totalFilesDeleted"]
+    ):  # it kept so many versions of each file: its newest state is whole
+        return max((each for each in completion.values() if each <= clean.requested), default="")
+    return (content.get("extraMetadata") or {}).get(MOMENT) or completion.get(earliest, earliest)
+
+
+def refuse_cleaned(session: Session, *, as_of: str | None = None, as_of_completion: str | None = None) -> None:
+    """Raise `InputError` when files of a past state have been cleaned away, or a cleaning has been decided that does so.
+
+    A state of which files were listed before this call is whole, as far as its files can still be read.
+
+    Args:
+        session: of the table.
+        as_of: the state is that of the commits with requested time T up to this.
+        as_of_completion: that of the commits with completion time C up to this.
+    """
+    kept, asked = kept_from(session), as_of or as_of_completion or ""
+    if not kept:
+        return
+    timeline = session.timeline()
+    # What a cleaning takes was superseded by a commit up to ``kept``. A restore may have taken some of them back since.
+    known = (*timeline.archived_by(completed=kept), *timeline.completed_by(completed=kept))
+    seen = [
+        (as_of is None or each.requested <= as_of)
+        and (as_of_completion is None or _completion(each) <= as_of_completion)
+        for each in known
+    ]
+    if all(seen) and (timeline.config.layout != 1 or asked >= kept):  # an archive of layout 1 is not read
+        return
+    for each in savepoints(session.store, timeline):
+        if seen == [_completion(commit) <= each.completion for commit in known]:
+            return
+    raise InputError(
+        f"{session.url}: the state at {asked} has been cleaned; states are whole from {kept} on, and at savepoints. Choose "
+        "a later one, or keep more commits when you clean",
+        table=session.url,
+        kept_from=kept,
+    )
+
+
+def _completion(commit: Instant) -> str:
+    return commit.completed or commit.requested
