@@ -8,14 +8,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from ...errors import ConstraintError
 from ...tracing import step
 from ..rebase import ROUNDS_MAX
 from ..session import lost_against, waited_in_vain
 
 if TYPE_CHECKING:
     from ...conflict import Conflict
+    from ...hudi.timeline import Snapshot
     from ..log import LogState
-    from ..rebase import MergeAgain, Round
+    from ..rebase import MergeAgain
     from ..workspace import Attempt, Workspace
 
 _SHORT_S = 5.0  # a merge that took longer is not done under the lock: others would wait for it, or give up
@@ -68,17 +70,18 @@ def merge_again(attempt: Attempt, workspace: Workspace, lost: MergeAgain) -> Non
     try:
         with step("merge"):
             rebase.run(task)
+        workspace.check_constraints()  # values are computed in every round
     except Exception as e:
-        if not _is_outdated(attempt, task, lost.slot):
+        if isinstance(e, ConstraintError) or not _is_outdated(attempt, rebase.base, lost.slot):
             raise
         _log.info("%s %s: what round %d read has been cleaned: %s", attempt.operation, attempt.instant, rebase.round, e)
         rebase.take_back()
 
 
-def _is_outdated(attempt: Attempt, task: Round, slot: int) -> bool:
-    """Whether slices of a round are gone because others have landed since: of those a clean keeps only what is newer."""
+def _is_outdated(attempt: Attempt, base: Snapshot, slot: int) -> bool:
+    """Whether slices of a round's state are gone because others have landed since: a clean keeps only what is newer."""
     session = attempt.session
     session.log.catch_up()
     if all(commit.slot < slot for commit in attempt.follower.commits):
         return False
-    return any(session.store.head(path) is None for each in task.slices.values() for path in each.paths)
+    return any(session.store.head(path) is None for each in base.file_slices() for path in each.paths)

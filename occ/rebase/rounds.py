@@ -74,13 +74,18 @@ class Rebase:
         self._now: Snapshot | None = None
         self._before: tuple[int, Snapshot | None] = self.slot, None  # before the last round
 
+    @property
+    def base(self) -> Snapshot:
+        """The state that what is staged was last computed from: of the last round, or of the begin before there is one."""
+        return self._now or self._work.snapshot
+
     def repeatable(self, staged: Staged) -> Repeatable:
         """What `resolve` has to know."""
         return Repeatable(staged.mergeable(), self._looks_again)
 
     def prepare(self, lost: MergeAgain, commits: Sequence[Commit], spec: FileSpec) -> Round | None:
         """The next round, on the state at ``lost.slot``; None when rows of ours have no place any more."""
-        work, before = self._work, self._now or self._work.snapshot
+        work, before = self._work, self.base
         now = before
         for commit in commits:
             if self.slot <= commit.slot < lost.slot:

@@ -426,7 +426,11 @@ class Workspace:
         self.changes.tells_all = True
 
     def check_constraints(self) -> None:
-        """Raise `ConstraintError` when rows that were written have values that other rows of the snapshot have."""
+        """Raise `ConstraintError` when rows that were written have values that other rows have.
+
+        These are the rows of the snapshot, and after a round of a rebase of the state that it was made on: what has landed
+        before is in that state, and what lands behind it is compared at the commit.
+        """
         constraints = self.session.settings.unique_constraints
         stats = self.changes.stats
         if not constraints or not stats or self.changes.operation.service:
@@ -440,7 +444,8 @@ class Workspace:
                 paths=untold[:100],
             )
         gone = self.changes.write_set().groups
-        others = [each for each in self.snapshot.file_slices() if each.group not in gone]
+        found = self.rebase.base if self.rebase else self.snapshot
+        others = [each for each in found.file_slices() if each.group not in gone]
         checker = Checker(self.session.store, self.url, self._attempt.instant, stats, self.changes.values(), others)
         for constraint in constraints:
             checker.check(constraint)

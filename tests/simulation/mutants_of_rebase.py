@@ -10,6 +10,7 @@ from lakelatch.occ.rebase import rounds
 from lakelatch.occ.rebase.rounds import Rebase
 from lakelatch.occ.staging.staged import Staged
 from lakelatch.occ.turns.waiting import BoundedWait
+from lakelatch.occ.workspace.workspace import Workspace
 
 from . import files
 from .mutant import Patches, method, mutant
@@ -54,6 +55,16 @@ def the_group_that_is_moved_is_not_replaced() -> Patches:
         return lambda self, old, new, moved, fresh: real(self, old, new, {}, fresh)
 
     return [method(Staged, "supersede", make)]
+
+
+@mutant(lambda shape: replace(_rows(shape), mix="keys", unique=True, transactions=4, faults={}, crashes=0))
+def values_of_a_round_are_not_compared() -> Patches:
+    """What is unique is compared with the rows of the snapshot, and not with those that a round was computed from."""
+
+    def make(real: Any) -> Any:
+        return lambda self: None if self.rebase is not None and self.rebase.round else real(self)
+
+    return [method(Workspace, "check_constraints", make)]
 
 
 @mutant(lambda shape: replace(_rows(shape), lock=LOCKS[0], reserve=0.5, faults={}, crashes=0, skew_s=0.0, drift=0.0))

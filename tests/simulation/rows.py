@@ -36,6 +36,11 @@ def some_rows(luck: Random, taken: Iterable[str], used: Iterable[str]) -> Rows:
     return dict(zip(luck.sample(keys, count), luck.sample(emails, count), strict=True))
 
 
+def next_email(email: str) -> str:
+    """The one behind it: what an expression over a row makes of the value that it has."""
+    return _EMAILS[(_EMAILS.index(email) + 1) % len(_EMAILS)]
+
+
 def facts(settings: Settings, partition: str, changed: Mapping[str, str], new: Iterable[str]) -> FileFacts | None:
     """What a commit tells of a file in which these rows were written, and these of their keys are new."""
     values = {}

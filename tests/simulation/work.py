@@ -17,7 +17,7 @@ from lakelatch.occ.transaction.transaction import Transaction
 
 from .files import read, write
 from .history import Anomaly, Attempt, State, Value
-from .rows import Rows, emails_of, facts, rows_of, some_rows
+from .rows import Rows, emails_of, facts, next_email, rows_of, some_rows
 from .store import Gone
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Work:
         self._changes: dict[FileGroupId, int] = {}  # of balances, by the first root of a file
         self._rows: dict[FileGroupId, Rows] = {}  # written, likewise
         self._begun: dict[FileGroupId, Value] = {}  # file groups that it has made
+        self._found: dict[str, Rows] = {}  # by partition, the rows of its snapshot
 
     # --- kinds ------------------------------------------------------------------------------------------------
 
@@ -129,12 +130,18 @@ class Work:
                 self.attempt.merged |= seen
                 self.attempt.reads |= seen
                 rows = {key: email for root in mine for key, email in self._rows[root].items()}
+                rows |= self._computed(unit.partition, rows.keys(), seen)
                 content = self._appended(seen, sum(self._changes[root] for root in mine), rows)
                 facts = self._facts(unit.partition, rows, seen)
                 stats.append(self._write(unit.partition, lost.file_id(now), content, number=lost.round, facts=facts))
                 self.attempt.writes |= content
             assert not left, f"{left} are in none of the file groups to merge with"
         return stats
+
+    def _computed(self, partition: str, keys: Iterable[str], seen: State) -> Rows:
+        """Emails of rows that have got another one meanwhile: made of that one, so nobody has compared them yet."""
+        held, before = rows_of(seen, partition), self._found.get(partition, {})
+        return {key: next_email(held[key]) for key in keys if key in held and held[key] != before.get(key)}
 
     def _moved_into(self, now: FileSlice, ours: set[FileGroupId]) -> frozenset[FileGroupId]:
         """Its lists, if ours has begun a file group in a bucket in which somebody else has begun that one meanwhile."""
@@ -164,6 +171,7 @@ class Work:
     def upsert_rows(self) -> None:
         """Change rows that the snapshot has and insert the others, into a group that is there or a new one."""
         partition, there = self.luck.choice(PARTITIONS), self._everything()
+        self._found[partition] = rows_of(there, partition)
         rows = some_rows(self.luck, (), emails_of(there))
         looks = self.attempt.level != "snapshot"
         if looks:

@@ -21,6 +21,7 @@ from lakelatch.errors import (
     BatchLandedError,
     CommitStateUnknownError,
     ConflictError,
+    ConstraintError,
     DuplicateKeyError,
     LakeLatchError,
     LockError,
@@ -383,6 +384,10 @@ class World:
             if attempts and not in_vain:
                 attempts[-1].winner = e.details.get("winner", "")
                 attempts[-1].duplicate = isinstance(e, DuplicateKeyError)
+        except ConstraintError:
+            outcome = "not unique"
+            if not attempts[-1].merged:
+                self.scheduler.violation = Anomaly(f"{attempts[-1].name} had looked which values are free")
         except BatchLandedError:
             outcome = "repeated"
             self.also["batches sent again"] += 1
@@ -549,7 +554,9 @@ class World:
 
 def _refuse_false_alarm(attempts: list[Attempt], *, in_vain: bool) -> None:
     """``in_vain``: there may be plans that nobody executes, for which one waits."""
-    told = {"committed", "conflict", "lost", "aborted", "repeated"} | ({"waited in vain"} if in_vain else set())
+    told = {"committed", "conflict", "lost", "aborted", "repeated", "not unique"} | (
+        {"waited in vain"} if in_vain else set()
+    )
     for attempt in attempts:
         if attempt.outcome not in told:
             raise Anomaly(f"nothing was wrong, and {attempt.name} was told {attempt.outcome!r}")

@@ -58,6 +58,20 @@ def test_a_unique_constraint_holds(make, spark, sizes) -> None:
     assert ids(table) == ["a", "b", "c", "d"]
 
 
+@pytest.mark.parametrize("sizes", ROUTES.values(), ids=ROUTES)
+def test_values_that_a_rebase_computes_are_compared(make, spark, sizes) -> None:
+    """In the round the condition is met by a row that another writer has changed meanwhile."""
+    table = make(unique_constraints=["email"], sizes=sizes)
+    table.insert(frame(spark, ("a", "sf", "a@x", 1), ("b", "sf", "b@x", 2), ("c", "sf", "c@x", 3)))
+    meanwhile(table, lambda: table.upsert(frame(spark, ("b", "sf", "b@x", 1))))
+    with pytest.raises(lakelatch.ConstraintError, match="email='same'"):
+        table.update_where("n = 1", {"email": "same"})
+    assert sorted(row["email"] for row in table.read().collect()) == ["a@x", "b@x", "c@x"]
+    meanwhile(table, lambda: table.upsert(frame(spark, ("b", "sf", "d@x", 1))))
+    table.update_where("n = 3", {"email": "same"})
+    assert sorted(row["email"] for row in table.read().collect()) == ["a@x", "d@x", "same"]
+
+
 def test_rows_that_a_delete_does_not_mean_are_no_conflict(make, spark) -> None:
     table = make(statistics=["n"])
     table.insert(frame(spark, ("a", "sf", "a@x", 1), ("b", "sf", "b@x", 9), ("c", "sf", "c@x", 3)))

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import lakelatch
+from lakelatch import sql
 from lakelatch.hudi.timeline import TIMELINE
 from lakelatch.occ.check.check import check
 from lakelatch.occ.entries import entries as words
@@ -19,10 +20,12 @@ from lakelatch.occ.entries.entries import GroupCommit, decode
 from lakelatch.occ.entries.requests import REQUEST_BYTES, REQUESTS, Request
 from lakelatch.occ.history.events import follow
 from lakelatch.occ.landing import together
+from lakelatch.occ.landing.yielding import merge_again
 from lakelatch.occ.liveness.heartbeat import HEARTBEATS
 from lakelatch.occ.log.commit_log import Follower
 from lakelatch.occ.log.epochs import LOG
 from lakelatch.occ.log.publisher import Publisher
+from lakelatch.occ.rebase import MergeAgain
 from lakelatch.occ.session.table_lock import TableLease
 from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.testing.faults import LoseReply, On, Pause, Refuse
@@ -394,6 +397,31 @@ def test_one_that_overlaps_with_a_member_before_it_is_left_out(world):
         second.commit()
     assert told.value.winner == first.instant
     assert world.content() == BEGUN | {"c": 1, "a0": 10, "a1": 10}
+
+
+@pytest.mark.parametrize("value", [6, 7])
+def test_values_of_a_round_are_compared_with_those_of_the_other_members(make_world, value):
+    """What a rebase has computed is in the request, and the leader's own values are behind the state of the round."""
+    world = make_world(empty=True, group_commit=True, unique_constraints=["v"])
+    a, b, c = (world.writer(name) for name in "ABC")
+    a.table.insert(rows("a", {"a0": 1, "a1": 2}))
+    ours, theirs = a.table.transaction("upsert"), c.table.transaction("insert")
+    ours.merge(rows("a", {"a0": 0})).when_matched(update={"v": sql("t.v + 2")}).run()
+    b.table.upsert(rows("a", {"a0": 4}))
+    with pytest.raises(MergeAgain) as lost:
+        ours._landing._land()
+    merge_again(ours._attempt, ours.workspace, lost.value)
+    asks(ours)
+    insert(theirs, "b", "b0", v=value)
+    leads(c, theirs)
+    if value == 6:
+        assert together_in(world) == []
+        with pytest.raises(lakelatch.ConflictError, match=r"what is unique \(v\)"):
+            ours.commit()
+    else:
+        assert together_in(world) == [(theirs.instant, ours.instant)]
+        assert ours.commit() is not None
+    assert world.content() == {"a0": 4 if value == 6 else 6, "a1": 2, "b0": value}
 
 
 def test_a_member_is_judged_by_its_own_isolation_level_and_from_its_own_slot(world):

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lakelatch
+from lakelatch import sql
 from lakelatch.occ.entries.side_objects import SIDES
 from lakelatch.occ.entries.value_hashes import pack, unpack
 from lakelatch.occ.table.table import Table
@@ -36,8 +37,7 @@ def make_people(folder):
         table = lakelatch.create(url, record_key="id", schema=PEOPLE, unique_constraints=unique_constraints, **settings)
         tables.append(table)
         if first:
-            with table.transaction("insert") as txn:
-                txn.new_file().write(people(*first))
+            table.insert(people(*first))
         return table
 
     yield make
@@ -340,6 +340,125 @@ def test_only_files_that_may_hold_the_values_are_read(make_people, monkeypatch):
     with pytest.raises(lakelatch.ConstraintError):
         begin(table, ("y", None, "de", 219)).commit()
     assert read == [20]
+
+
+# --- constraints, and what a rebase computes once more --------------------------------------------------------------
+
+AT_BEGIN = (("1", "a@x", "new@x", 1), ("2", "b@x", "c@x", 2), ("3", "c@x", "de", 7))
+# What ours does, and what another writer lands meanwhile, so that the rebase makes a value stand twice.
+MADE_ANEW = {
+    "one value for two rows": (
+        lambda t: t.update_where("number = 1", {"email": "same"}),
+        lambda t: t.upsert(people(("2", "b@x", "c@x", 1))),
+    ),
+    "one value for a row that was inserted": (
+        lambda t: t.update_where("number = 1", {"email": "same"}),
+        lambda t: t.insert(people(("9", "z@x", "de", 1))),
+    ),
+    "the value of a row that nobody changed": (
+        lambda t: t.update_where("number < 2", {"email": sql("land")}),
+        lambda t: t.upsert(people(("2", "b@x", "c@x", 1))),
+    ),
+    "the value of a row that was inserted meanwhile": (
+        lambda t: t.update_where("number < 2", {"email": sql("land")}),
+        lambda t: t.upsert(people(("2", "b@x", "z@x", 1), ("9", "z@x", "de", 8))),
+    ),
+    "a clause over a row that was changed": (
+        lambda t: (
+            t.merge(people(("1", "q@x", "de", 1), ("2", "q@x", "de", 1)))
+            .when_matched("t.number = 5", update={"email": "c@x"})
+            .when_matched("s.id = '1'", update={"land": "fr"})
+            .run()
+        ),
+        lambda t: t.upsert(people(("2", "b@x", "de", 5))),
+    ),
+    "the second of two writes": (
+        lambda t: (t.update_where("number = 1", {"land": "fr"}), t.update_where("land = 'fr'", {"email": "same"})),
+        lambda t: t.upsert(people(("2", "b@x", "fr", 2))),
+    ),
+}
+
+
+@pytest.mark.parametrize("bucket_count", [None, 1], ids=["simple", "bucket"])
+@pytest.mark.parametrize(("ours", "theirs"), MADE_ANEW.values(), ids=MADE_ANEW)
+def test_values_that_a_rebase_makes_are_compared_with_all_rows(make_people, ours, theirs, bucket_count):
+    table = make_people(*AT_BEGIN, bucket_count=bucket_count)
+    txn = table.transaction("upsert")
+    ours(txn)
+    theirs(table)
+    left = table.read().to_arrow().sort_by("id").to_pylist()
+    with pytest.raises(lakelatch.ConstraintError, match="Nothing landed") as told:
+        txn.commit()
+    assert told.value.constraint == ("email",)
+    assert table.read().to_arrow().sort_by("id").to_pylist() == left
+    with pytest.raises(lakelatch.ConstraintError):  # and run again it says the same
+        table.run(ours)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bucket_count", [None, 1], ids=["simple", "bucket"])
+def test_values_that_an_added_up_column_gets_in_a_rebase_are_compared(folder, bucket_count):
+    how = {"unique_constraints": ["n"], "merge": {"n": "sum"}, "bucket_count": bucket_count}
+    with lakelatch.create(str(folder / "counts"), record_key="id", **how) as table:
+        table.insert([{"id": "1", "n": 1}, {"id": "2", "n": 6}])
+        txn = table.transaction("upsert")
+        txn.upsert([{"id": "1", "n": 3}])
+        table.upsert([{"id": "1", "n": 2}])
+        with pytest.raises(lakelatch.ConstraintError, match="n=6 in rows '1' and '2'"):
+            txn.commit()
+
+
+def test_what_a_later_round_computes_is_compared_with_what_the_round_found(make_people):
+    """The winner of the first round makes room for a value, that of the second one takes it."""
+    table = make_people(*AT_BEGIN)
+    txn = table.transaction("upsert")
+    txn.update_where("number = 1", {"email": "same"})
+    table.upsert(people(("2", "b@x", "fr", 2)))
+    rounds, real = [], txn.workspace.rebase.run
+
+    def run(task):
+        rounds.append(task.lost.round)
+        real(task)
+        if len(rounds) == 1:
+            table.upsert(people(("3", "c@x", "de", 1)))
+
+    txn.workspace.rebase.run = run
+    with pytest.raises(lakelatch.ConstraintError, match="email='same' in rows '1' and '3'"):
+        txn.commit()
+    assert rounds == [1, 2]
+
+
+def test_a_round_is_made_again_when_what_it_was_compared_with_is_cleaned_below_it(make_people):
+    """Also a slice that ours does not change: its successor has landed since, so the round is not the last one."""
+    table = make_people(*AT_BEGIN)
+    table.insert(people(("5", "e@x", "de", 5), ("6", "f@x", "de", 6)))
+    txn = table.transaction("upsert")
+    txn.update_where("number = 1", {"email": "same"})
+    table.upsert(people(("3", "d@x", "de", 7)))
+    rounds, real = [], txn.workspace.rebase.run
+    table.upsert(people(("5", "g@x", "de", 5)))
+
+    def run(task):
+        rounds.append(task.lost.round)
+        real(task)
+        if len(rounds) == 1:
+            table.upsert(people(("5", "h@x", "de", 5)))
+            assert table.clean(retain_commits=0).files == 1
+
+    txn.workspace.rebase.run = run
+    assert txn.commit() is not None
+    assert rounds == [1, 2]
+    found = table.read().to_arrow().sort_by("id")
+    assert found["email"].to_pylist() == ["same", "b@x", "d@x", "h@x", "f@x"]
+
+
+def test_a_rebase_that_breaks_nothing_lands(make_people):
+    """A winner's row keeps its value in ours, takes that of a row which is gone, or swaps."""
+    table = make_people(*AT_BEGIN)
+    txn = table.transaction("upsert")
+    txn.update_where("number = 1", {"email": sql("land")})
+    table.upsert(people(("2", "b@x", "c@x", 1), ("3", "d@x", "de", 7)))
+    txn.commit()
+    assert table.read().to_arrow().sort_by("id")["email"].to_pylist() == ["new@x", "c@x", "d@x"]
 
 
 def test_constraints_that_cannot_work_are_refused(make_people, folder):
