@@ -5,5 +5,6 @@ from .check import check
 from .files import data_files
 from .findings import Report, Severity
 from .footers import inspect
+from .stored_keys import refuse_other_keys
 
-__all__ = ["Report", "Severity", "check", "data_files", "inspect", "refuse_misplaced"]
+__all__ = ["Report", "Severity", "check", "data_files", "inspect", "refuse_misplaced", "refuse_other_keys"]
