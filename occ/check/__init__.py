@@ -6,5 +6,6 @@ from .files import data_files
 from .findings import Report, Severity
 from .footers import inspect
 from .no_files import no_files
+from .stored_keys import refuse_other_keys
 
-__all__ = ["Report", "Severity", "check", "data_files", "inspect", "no_files", "refuse_misplaced"]
+__all__ = ["Report", "Severity", "check", "data_files", "inspect", "no_files", "refuse_misplaced", "refuse_other_keys"]

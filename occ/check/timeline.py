@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...errors import CorruptTableError, LakeLatchError, TableNotFoundError
 from ...hudi.files import not_hudi
-from ...hudi.table import BACKUP_PATH, PROPERTIES_PATH, V8_MERGE, TableConfig
+from ...hudi.table import BACKUP_PATH, PROPERTIES_PATH, TableConfig
 from ...hudi.timeline import (
     ACTIONS,
     COMMIT_ACTIONS,
@@ -87,32 +86,11 @@ def check_properties(store: Store, out: Findings) -> TableConfig | None:
         out.add("properties-damaged", PROPERTIES_PATH, _first_sentence(e), f"restore it from {instead}")
         return None
     config.refuse_opening()
-    for message in _contradictions(config):
+    for message in config.contradictions():
         out.add(
             "properties-contradictory", PROPERTIES_PATH, message, "correct the key that is wrong, with Hudi's own tools"
         )
     return config
-
-
-def _contradictions(config: TableConfig) -> Iterator[str]:
-    partitions = config.partition_fields
-    if config.keygen == "NON_PARTITION" and partitions:
-        yield f"the key generator is NON_PARTITION, but the table is partitioned by {', '.join(partitions)}"
-    if config.keygen in ("SIMPLE", "TIMESTAMP") and not partitions:
-        yield f"the key generator is {config.keygen}, but there is no partition field"
-    if config.keygen == "SIMPLE" and len(partitions) > 1:
-        yield f"the key generator is SIMPLE, but there are {len(partitions)} partition fields"
-    if config.table_type not in ("COPY_ON_WRITE", "MERGE_ON_READ"):
-        yield f"the table type is {config.table_type}, neither COPY_ON_WRITE nor MERGE_ON_READ"
-    if config.version == 8 and config.merge_mode in V8_MERGE:
-        strategy, payload = V8_MERGE[config.merge_mode]
-        for key, wanted in (
-            ("hoodie.record.merge.strategy.id", strategy),
-            ("hoodie.compaction.payload.class", payload),
-        ):
-            said = config.raw.get(key)
-            if said is not None and said.rpartition(".")[2] != wanted:
-                yield f"the merge mode is {config.merge_mode}, but {key} is {said}; JVM Hudi refuses such a table"
 
 
 def check_timeline(store: Store, config: TableConfig, out: Findings) -> History:
@@ -239,15 +217,10 @@ def _check_schema(timeline: Timeline, contents: dict[str, CommitMetadata], out: 
         out.add("schema-unreadable", where, f"the schema in {where} cannot be read: {_first_sentence(e)}", RESTORE)
         return
     _check_columns(timeline, contents, carrying, columns, out)
-    config = timeline.config
-    wanted = (*config.record_key_fields, *(() if config.drop_partition_columns else config.partition_fields))
-    if missing := [name for name in wanted if name.partition(".")[0] not in columns]:
-        out.add(
-            "properties-contradictory",
-            PROPERTIES_PATH,
-            f"the table's key or partition field {', '.join(missing)} is not in its schema ({', '.join(columns)})",
-            "correct hoodie.table.recordkey.fields or hoodie.table.partition.fields",
-        )
+    try:
+        timeline.config.refuse_other_columns(columns)
+    except CorruptTableError as e:
+        out.add("properties-contradictory", PROPERTIES_PATH, _first_sentence(e), "correct it")
 
 
 def _check_columns(

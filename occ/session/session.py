@@ -6,8 +6,10 @@ A session changes nothing by itself but what dead writers left (`look_after_othe
 from __future__ import annotations
 
 import functools
+import json
 import logging
 import os
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -85,7 +87,7 @@ class Session:
         self.store, self.env, self.url = store, env, store.url
         process = env.process()
         self.writer = writer or f"{process.host}:{process.pid}"
-        self._properties = b""
+        self._properties: bytes | None = None
         self.config = self.read_config()
         self.config.refuse_opening()
         self.writable = bool(store.folders(LOG))
@@ -110,6 +112,7 @@ class Session:
             self._publisher = publisher = Publisher(store, env, self.config.timeline_folder)
             self.log = CommitLog(store, env, publisher, epoch_slots=epoch_slots)
             self.log.catch_up()
+            self._refuse_other_columns()
             self._lock = TableLock(self.log, store, env, self.writer)
             self.cleaner = FailedWriteCleaner(store, self.log, env, self.config.timeline_folder)
             self.pruner = Pruner(store, self.log, self.cleaner, publisher)
@@ -184,12 +187,8 @@ class Session:
 
         Reads the properties again: a JVM writer may have upgraded the table or given it a metadata table.
         """
-        config = self.read_config()
-        config.refuse_writing()
-        if config.merge_on_read:
-            from ...hudi.merge import ordering_of
-
-            ordering_of(config)  # what is appended is merged by rules that must be known
+        self.read_config().refuse_writing()
+        self._refuse_other_columns()
 
     def read_config(self) -> TableConfig:
         """Read ``hoodie.properties``; parsed only when it has changed."""
@@ -198,6 +197,11 @@ class Session:
             self.config = TableConfig.from_bytes(body, table=self.url)
             self._properties = body
         return self.config
+
+    def _refuse_other_columns(self) -> None:
+        """Raise `CorruptTableError` when the properties name columns that the table does not have, as far as the log tells."""
+        if self.writable and (schema := self.log.state.schema_before(sys.maxsize)):
+            self.config.refuse_other_columns([each["name"] for each in json.loads(schema)["fields"]], table=self.url)
 
     def secure_streams(self) -> None:
         """The properties say that the table has streams, before the first event is written.
@@ -301,6 +305,8 @@ class Session:
         if self._spans is None:
             self._spans = KeySpans()
         schema, avro = _settled(current, _without(rows, META_COLUMNS), self.config.name)
+        if current is not None:
+            self.config.refuse_other_columns(current.names, table=self.url)
         missing = [f for f in (*self.config.record_key_fields, *self.config.partition_fields) if f not in schema.names]
         if missing:
             raise InputError(

@@ -11,7 +11,7 @@ So the living are watched for and refused first.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...environment import SYSTEM, Environment
@@ -20,7 +20,7 @@ from ...hudi.files import DELETE, Block, list_data_files, read_blocks
 from ...hudi.table import TableConfig
 from ...hudi.timeline import EARLIEST, FileSlice, has_archive, is_time, parse_unknown, read_timeline, skipped
 from ...storage import Store
-from ..check import refuse_misplaced
+from ..check import refuse_misplaced, refuse_other_keys
 from ..entries import Commit, Open
 from ..incoming import null_free
 from ..liveness import HEARTBEATS, HeartbeatObserver, instants_with_markers
@@ -80,10 +80,15 @@ def adopt(
     config.refuse_writing()
     refuse_unsafe(store)
     _refuse_damage(store, config)
-    _refuse_null_ordering(store, config)
+    view = cold_view(store, read_timeline(store, config))
+    if schema := view.arrow_schema():
+        config.refuse_other_columns(schema.names, table=store.url)
+        _refuse_marks(store, schema.names)
+    slices = view.snapshot.file_slices()
+    refuse_other_keys(store, config, slices)
+    _refuse_null_ordering(store, config, slices)
     if "bucket_count" in settings:
-        view = cold_view(store, read_timeline(store, config))
-        refuse_misplaced(store, config, view.snapshot.file_slices(), wanted.bucket_count)
+        refuse_misplaced(store, config, slices, wanted.bucket_count)
     prove(wanted.lock, store.url, env=env)
     if table is not None:
         with table:
@@ -202,7 +207,18 @@ def _refuse_damage(store: Store, config: TableConfig) -> None:
         _refuse_files_without_commit(store)
 
 
-def _refuse_null_ordering(store: Store, config: TableConfig) -> None:
+def _refuse_marks(store: Store, columns: Sequence[str]) -> None:
+    """Raise when a column says of each row what it is; a row that is marked as deleted would be stored here."""
+    if found := [name for name in columns if name in ("_hoodie_is_deleted", "_hoodie_operation")]:
+        raise UnsupportedTableError(
+            f"{store.url} has a column {found[0]}, by which Hudi's writers delete rows, and that is not known here. Nothing was "
+            "changed. Write the table with Hudi, or a copy of its other columns into a new table",
+            table=store.url,
+            feature="merge_mode",
+        )
+
+
+def _refuse_null_ordering(store: Store, config: TableConfig, slices: Sequence[FileSlice]) -> None:
     """Our writers keep nulls out of these ordering fields; those that are there would stay."""
     if not (names := null_free(config)):
         return
@@ -211,7 +227,7 @@ def _refuse_null_ordering(store: Store, config: TableConfig) -> None:
         if config.merge_on_read
         else ("ordered by several fields, of which one is", "writers fail as soon as they change such a row")
     )
-    for each in cold_view(store, read_timeline(store, config)).snapshot.file_slices():
+    for each in slices:
         if null := next((name for name in names if _has_null(store, each, name)), None):
             raise UnsupportedTableError(
                 f"{store.url} is {what} {null!r}, which is null in rows of file group {each.group}: Hudi's JVM {why}. Nothing "

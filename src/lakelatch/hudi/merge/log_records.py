@@ -92,6 +92,8 @@ def merged_rows(
     base = _base(store, group, needed)
     with _fitting(group.logs):
         changes.take(blocks)
+        if ordering and (names := changes.columns_with(base)):
+            config.refuse_unordered(names)
         rows = changes.onto(base)
     if columns is None:
         return rows
@@ -454,6 +456,10 @@ class _Changes:
         if len(self._ordering) == 1:
             return new is not None and bool(new >= old)
         return _not_older(new, old)
+
+    def columns_with(self, base: pa.Table | None) -> set[str]:
+        """Names of the columns that these changes or the base file have."""
+        return {name for rows in [*self._rows, *([base] if base is not None else [])] for name in rows.column_names}
 
     def onto(self, base: pa.Table | None) -> pa.Table:
         """The base file's rows after these changes."""

@@ -23,7 +23,6 @@ from .config import (
     MERGE_ON_READ,
     PROPERTIES_PATH,
     STREAMS_KEY,
-    V8_MERGE,
     TableConfig,
 )
 from .java_properties import parse
@@ -58,7 +57,6 @@ __all__ = [
     "PROPERTIES_PATH",
     "RECORD_KEY",
     "STREAMS_KEY",
-    "V8_MERGE",
     "Shape",
     "SoughtKeys",
     "Span",

@@ -5,8 +5,9 @@ Source: properties of tables that Hudi 0.14 to 1.2 wrote (keys and values); the 
 
 from __future__ import annotations
 
+import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -18,6 +19,8 @@ BACKUP_PATH = ".hoodie/hoodie.properties.backup"
 
 # Ours; the JVM keeps keys that it does not know.
 STREAMS_KEY = "lakelatch.streams"
+# Besides those that `TableConfig` has as fields.
+_OTHER_FLAGS = (STREAMS_KEY, "hoodie.bootstrap.index.enable", "hoodie.partition.metafile.use.base.format")
 
 COPY_ON_WRITE = "COPY_ON_WRITE"
 MERGE_ON_READ = "MERGE_ON_READ"
@@ -27,16 +30,28 @@ CUSTOM = "CUSTOM"
 # Names of a table whose columns only writers of this library can merge. Hudi 1.2.0 and hudi-rs 0.5.0 read such a table, and
 # a JVM writer fails before it writes: of version 8, where it is copy-on-write, by the merge mode; of version 9 by the payload.
 _PAYLOAD_KEY, _STRATEGY_KEY = "hoodie.compaction.payload.class", "hoodie.record.merge.strategy.id"
+_LEGACY_PAYLOAD_KEY = "hoodie.table.legacy.payload.class"  # version 9 has translated it into other keys
 _OWN_MERGE = {_PAYLOAD_KEY: "lakelatch.mergers.Rule", _STRATEGY_KEY: "5c9b0e1c-6f0d-4c3b-9a53-6c616b656c61"}
 
 READABLE_VERSIONS = (6, 8, 9)
 WRITABLE_VERSIONS = (8, 9)
 _LAYOUT_OF_VERSION = {6: 1, 8: 2, 9: 2}
-# Version 8 names a merge mode three times, and the JVM refuses a table whose three names disagree.
-V8_MERGE = {
-    EVENT_TIME_ORDERING: ("eeb8d96f-b1e4-49fd-bbf8-28ac514178e5", "DefaultHoodieRecordPayload"),
-    COMMIT_TIME_ORDERING: ("ce9acb64-bde0-424c-9b91-f6ebba25356d", "OverwriteWithLatestAvroPayload"),
+# Version 8 names a merge mode three times, and the JVM refuses a table whose three names disagree. Version 6 names none, and
+# the payload stands for it. Of several payloads the first is what we write.
+_MODELS = "org.apache.hudi.common.model."
+_MERGE = {
+    EVENT_TIME_ORDERING: (
+        "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5",
+        (_MODELS + "DefaultHoodieRecordPayload", _MODELS + "EventTimeAvroPayload"),
+    ),
+    COMMIT_TIME_ORDERING: (
+        "ce9acb64-bde0-424c-9b91-f6ebba25356d",
+        (_MODELS + "OverwriteWithLatestAvroPayload",),
+    ),
 }
+_MODE_OF_PAYLOAD = {payload: mode for mode, (_, payloads) in _MERGE.items() for payload in payloads}
+# Settings of payloads and mergers: which column marks deletes, which one orders rows, which value stands for "unchanged".
+_MERGE_SETTINGS = ("hoodie.record.merge.property.", "hoodie.payload.")
 _KEYGEN_OF_CLASS = {
     "SimpleKeyGenerator": "SIMPLE",
     "ComplexKeyGenerator": "COMPLEX",
@@ -66,7 +81,25 @@ def _bare_names(value: str) -> tuple[str, ...]:
 
 
 def _flag(value: str) -> bool:
-    return value.strip().lower() == "true"
+    # Java's Boolean.parseBoolean takes whatever is not "true" for false, also "yes" and "true " with a blank.
+    if (lower := value.lower()) not in ("true", "false"):
+        raise ValueError("is neither true nor false")
+    return lower == "true"
+
+
+def _number(value: str) -> int:
+    if not re.fullmatch("[0-9]{1,9}", value):
+        raise ValueError("is no number")
+    return int(value)
+
+
+def _one_of(*known: str) -> Callable[[str], str]:
+    def read(value: str) -> str:
+        if value not in known:
+            raise ValueError(f"is neither {' nor '.join(known)}")
+        return value
+
+    return read
 
 
 def _key(name: str, read: Callable[[str], Any] = _text, **default: Any) -> Any:
@@ -78,10 +111,10 @@ class TableConfig:
     """What `hoodie.properties` says of a table. Each field is one key; ``raw`` holds all keys as they were read."""
 
     name: str = _key("hoodie.table.name")
-    table_type: str = _key("hoodie.table.type")
-    version: int = _key("hoodie.table.version", int)
-    layout: int = _key("hoodie.timeline.layout.version", int)
-    initial_version: int | None = _key("hoodie.table.initial.version", int, default=None)
+    table_type: str = _key("hoodie.table.type", _one_of(COPY_ON_WRITE, MERGE_ON_READ))
+    version: int = _key("hoodie.table.version", _number)
+    layout: int = _key("hoodie.timeline.layout.version", _number)
+    initial_version: int | None = _key("hoodie.table.initial.version", _number, default=None)
     database: str = _key("hoodie.database.name", default="")
     record_key_fields: tuple[str, ...] = _key("hoodie.table.recordkey.fields", _names, default=())
     partition_fields: tuple[str, ...] = _key("hoodie.table.partition.fields", _bare_names, default=())
@@ -100,7 +133,7 @@ class TableConfig:
     bootstrap_path: str = _key("hoodie.bootstrap.base.path", default="")
     cdc: bool = _key("hoodie.table.cdc.enabled", _flag, default=False)
     create_schema: str | None = _key("hoodie.table.create.schema", default=None)
-    timeline_timezone: str | None = _key("hoodie.table.timeline.timezone", default=None)
+    timeline_timezone: str | None = _key("hoodie.table.timeline.timezone", _one_of("UTC", "LOCAL"), default=None)
     timeline_path: str = _key("hoodie.timeline.path", default="timeline")
     metadata_partitions: tuple[str, ...] = _key("hoodie.table.metadata.partitions", _names, default=())
     raw: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
@@ -122,14 +155,20 @@ class TableConfig:
             raw = parse(body)
         except ValueError as error:
             raise _damaged(where, f"cannot be parsed ({error})", table) from error
-        values: dict[str, Any] = {}
-        for each in fields(cls):
-            key = each.metadata.get("key")
+
+        def told(key: str, read: Callable[[str], Any]) -> Any:
+            value = raw[key]
+            try:
+                return read(value)
+            except ValueError as error:
+                shown = value if value == value.strip() else repr(value)
+                raise _damaged(where, f"says {key}={shown:.80}, which {error}", table) from error
+
+        declared = [(each.name, each.metadata) for each in fields(cls) if each.metadata]
+        values = {name: told(each["key"], each["read"]) for name, each in declared if each["key"] in raw}
+        for key in _OTHER_FLAGS:
             if key in raw:
-                try:
-                    values[each.name] = each.metadata["read"](raw[key])
-                except ValueError as error:
-                    raise _damaged(where, f"says {key}={raw[key]}", table) from error
+                told(key, _flag)
         missing = [
             each.metadata["key"] for each in fields(cls)[:4] if each.name not in values or values[each.name] == ""
         ]
@@ -174,7 +213,7 @@ class TableConfig:
 
     def _properties(self) -> dict[str, str | None]:
         v8 = self.version == 8
-        strategy, payload = V8_MERGE.get(self.merge_mode or "", (None, None))
+        strategy, payloads = _MERGE.get(self.merge_mode or "", (None, ()))
         ordering = ",".join(self.ordered_by) or None
         raw = self.raw
         return {
@@ -196,10 +235,8 @@ class TableConfig:
             "hoodie.table.precombine.field": ordering if v8 else None,
             "hoodie.table.ordering.fields": None if v8 else ordering,
             "hoodie.record.merge.mode": self.merge_mode,
-            "hoodie.record.merge.strategy.id": (strategy or raw.get("hoodie.record.merge.strategy.id")) if v8 else None,
-            "hoodie.compaction.payload.class": (
-                f"org.apache.hudi.common.model.{payload}" if payload else raw.get("hoodie.compaction.payload.class")
-            )
+            _STRATEGY_KEY: (strategy or raw.get(_STRATEGY_KEY)) if v8 else None,
+            _PAYLOAD_KEY: (payloads[0] if payloads else raw.get(_PAYLOAD_KEY))
             if v8
             else (_OWN_MERGE[_PAYLOAD_KEY] if self.merges_columns else None),
             "hoodie.table.partial.update.mode": self.partial_update_mode,
@@ -256,7 +293,7 @@ class TableConfig:
     @property
     def for_streams(self) -> bool:
         """True when the commit log declares streams, by whose rules log files are merged (`lakelatch.streams`)."""
-        return _flag(self.raw.get(STREAMS_KEY, ""))
+        return _flag(self.raw.get(STREAMS_KEY, "false"))
 
     @property
     def ordered_by(self) -> tuple[str, ...]:
@@ -266,7 +303,46 @@ class TableConfig:
     @property
     def newer_by(self) -> tuple[str, ...]:
         """The columns by which one row is newer than another; without any the later one is."""
-        return () if self.merge_mode == COMMIT_TIME_ORDERING else self.ordered_by
+        mode = self.merge_mode or _MODE_OF_PAYLOAD.get(self.raw.get(_PAYLOAD_KEY, "").strip())
+        return () if mode == COMMIT_TIME_ORDERING else self.ordered_by
+
+    def unknown_merge(self) -> str:
+        """Return why it is not known here how the rows of one key are merged; "" where it is.
+
+        Of payload classes two rules are: the later row stands, or the one that is newer by the ordering fields. Others mark
+        deletes in a column, keep what was there for a null or compute something, and a row would be stored that is none.
+        """
+        if not self.merges_columns:
+            if self.merge_mode not in (None, *_MERGE):
+                return f"its merge mode is {self.merge_mode}"
+            for key in (_PAYLOAD_KEY, _LEGACY_PAYLOAD_KEY):
+                payload = self.raw.get(key, "").strip()
+                if payload and payload not in _MODE_OF_PAYLOAD:
+                    return f"its payload class is {payload} ({key})"
+        if self.partial_update_mode is not None and not self.for_streams:
+            return f"it has partial updates ({self.partial_update_mode})"
+        named = sorted(
+            key for key in self.raw if key.startswith(_MERGE_SETTINGS) or key.endswith("payload.delete.field")
+        )
+        if any(key.endswith("payload.delete.field") for key in named):
+            return f"a column marks its deletes ({named[0]})"
+        return f"its payload has settings ({named[0]})" if named else ""
+
+    def contradictions(self) -> Iterator[str]:
+        """Sentences about keys of the file that cannot both be true."""
+        partitions = self.partition_fields
+        if self.keygen == "NON_PARTITION" and partitions:
+            yield f"the key generator is NON_PARTITION, but the table is partitioned by {', '.join(partitions)}"
+        if self.keygen in ("SIMPLE", "TIMESTAMP") and not partitions:
+            yield f"the key generator is {self.keygen}, but there is no partition field"
+        if self.keygen == "SIMPLE" and len(partitions) > 1:
+            yield f"the key generator is SIMPLE, but there are {len(partitions)} partition fields"
+        if self.version == 8 and self.merge_mode in _MERGE:
+            strategy, payloads = _MERGE[self.merge_mode]
+            for key, wanted in ((_STRATEGY_KEY, (strategy,)), (_PAYLOAD_KEY, payloads)):
+                said = self.raw.get(key)
+                if said is not None and said not in wanted:
+                    yield f"the merge mode is {self.merge_mode}, but {key} is {said}; JVM Hudi refuses such a table"
 
     @property
     def timeline_folder(self) -> str:
@@ -310,11 +386,40 @@ class TableConfig:
                 "bootstrap",
             )
 
+    def refuse_other_columns(self, names: Collection[str], *, table: str = "") -> None:
+        """Raise `CorruptTableError` when rows are found or ordered by a field that is none of the table's columns."""
+        known = ", ".join([*names][:20]) + (", ..." if len(names) > 20 else "")
+        self._refuse_unknown("hoodie.table.recordkey.fields", self.record_key_fields, names, f"; it has {known}", table)
+        if not self.drop_partition_columns:
+            self._refuse_unknown(
+                "hoodie.table.partition.fields", self.partition_fields, names, f"; it has {known}", table
+            )
+        self.refuse_unordered(names, f"; it has {known}", table=table)
+
+    def refuse_unordered(self, names: Collection[str], more: str = "", *, table: str = "") -> None:
+        """The same, of the ordering fields alone."""
+        key = "hoodie.table.ordering.fields" if self.ordering_fields else "hoodie.table.precombine.field"
+        self._refuse_unknown(key, self.ordered_by, names, more, table)
+
+    def _refuse_unknown(self, key: str, wanted: Sequence[str], names: Collection[str], more: str, table: str) -> None:
+        # Of a nested field, which readers follow, the column that it lies in.
+        if missing := [name for name in wanted if name.partition(".")[0] not in names]:
+            raise _damaged(
+                f"{PROPERTIES_PATH} of {table or self.name}",
+                f"says {key}={','.join(wanted)}, but the table has no column {', '.join(missing)}{more}",
+                table or self.name,
+            )
+
     def refuse_writing(self) -> None:
-        """Raise `UnsupportedTableError` when a commit of ours would be wrong or unseen, with the way out."""
+        """Raise `UnsupportedTableError` when a commit of ours would be wrong or unseen, with the way out.
+
+        `CorruptTableError` when the properties contradict each other.
+        """
         self.refuse_opening()
         for feature, message in self._obstacles():
             raise self._unsupported(f"Table {self.name} cannot be written: {message}", feature)
+        for contradiction in self.contradictions():
+            raise _damaged(f"{PROPERTIES_PATH} of {self.name}", f"cannot be right: {contradiction}", self.name)
         self.refuse_reading()
 
     def _obstacles(self) -> Iterator[tuple[str, str]]:
@@ -356,10 +461,16 @@ class TableConfig:
                     "NON_PARTITION are reproduced here. Write it with Hudi"
                 ),
             )
-        if not self.merges_columns and self.merge_mode not in (None, EVENT_TIME_ORDERING, COMMIT_TIME_ORDERING):
-            yield "merge_mode", f"its merge mode {self.merge_mode} is not supported. Write it with Hudi"
-        if self.cdc or (self.partial_update_mode is not None and not self.for_streams):
-            yield "cdc", "it records change data or partial updates, which is not supported. Write it with Hudi"
+        if unknown := self.unknown_merge():
+            yield (
+                "merge_mode",
+                (
+                    f"{unknown}, and how to merge its rows is not known here. Write it with Hudi, or write a copy of its rows "
+                    "into a new table"
+                ),
+            )
+        if self.cdc:
+            yield "cdc", "it records change data, which is not supported. Write it with Hudi"
 
     def _unsupported(self, message: str, feature: str) -> UnsupportedTableError:
         return UnsupportedTableError(message, table=self.name, feature=feature)
@@ -384,7 +495,8 @@ def _java(value: bool) -> str:
 
 def _damaged(where: str, what: str, table: str, **details: Any) -> CorruptTableError:
     return CorruptTableError(
-        f"{where} {what}. Restore it from {BACKUP_PATH} or a copy; `lakelatch check` tells more",
+        f"{where} {what}. Restore the file from {BACKUP_PATH}, where that is there, or from a copy, or correct what is wrong in "
+        "it; nothing was written",
         table=table,
         path=PROPERTIES_PATH,
         **details,
