@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote
 
+from ..arguments import brief
 from ..errors import ConfigError, InputError
 
 __all__ = ["Location", "canonical", "check_path", "is_far", "parse", "same_place"]
@@ -69,7 +70,7 @@ def parse(url: str | os.PathLike[str], options: Mapping[str, Any] | None = None)
     """Parse ``url``; ``options`` win over its query. Raises `InputError` for an invalid address."""
     text = os.fspath(url) if isinstance(url, str | os.PathLike) else None
     if not isinstance(text, str):
-        raise InputError(f"{url!r} is not the address of a table; give a text, or a path of pathlib")
+        raise InputError(f"{brief(url)} is not the address of a table; give a text, or a path of pathlib")
     if not text or _CONTROL.search(text):
         raise InputError(f"{text!r} is not the address of a table; give a folder or a URL such as s3://bucket/table")
     if text != text.strip():

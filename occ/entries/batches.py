@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
-from ...arguments import number, text
+from ...arguments import brief, number, text
 from ...errors import InputError
 
 SOURCES_MAX = 1000  # that the log remembers; of more, the one that has landed nothing for longest is forgotten
@@ -50,7 +50,7 @@ class Batch:
             return given
         if not isinstance(given, tuple) or len(given) != 2:
             raise InputError(
-                f'batch={given!r} is no batch; give a pair of a source and a number, as ("nightly load", 17)'
+                f'batch={brief(given)} is no batch; give a pair of a source and a number, as ("nightly load", 17)'
             )
         return cls(*given)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
+from ...arguments import brief
 from ...conflict import refuse_contradiction, refuse_isolation
 from ...errors import ConfigError, UnsupportedTableError
 from ...locks import shown
@@ -264,7 +265,7 @@ def _refuse_type(name: str, value: Any) -> None:
         fits = isinstance(value, Sequence) and all(_columns(each) for each in ([value] if _columns(value) else value))
         wanted = 'columns or lists of columns: ["email", ["country", "number"]]'
     if not fits:
-        raise ConfigError(f"{name} is {value!r}, must be {wanted}", setting=name)
+        raise ConfigError(f"{name} is {brief(value)}, must be {wanted}", setting=name)
 
 
 def _merged(value: Any) -> bool:

@@ -22,7 +22,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 
 import pyarrow as pa
 
-from ...arguments import meant, one_of
+from ...arguments import brief, meant, one_of
 from ...errors import InputError
 from ...hudi.table import META_COLUMNS, TableConfig, fields_inside
 from .lossless import fitted, stored_type
@@ -297,7 +297,7 @@ def _known_zone(zone: str | None) -> str | None:
             zoneinfo.ZoneInfo(zone)
         except (OSError, TypeError, ValueError, zoneinfo.ZoneInfoNotFoundError):
             raise InputError(
-                f'zone={zone!r} is no time zone; say "UTC", or a place such as "Europe/Rome"; nothing was written'
+                f'zone={brief(zone)} is no time zone; say "UTC", or a place such as "Europe/Rome"; nothing was written'
             ) from None
     return zone
 

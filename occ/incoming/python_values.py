@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as types
 
+from ...arguments import brief, values_of
 from ...errors import InputError
 
 # Kinds of which one column holds one.
@@ -66,7 +67,9 @@ def array_of(values: Sequence[Any], wanted: pa.DataType | None, name: str) -> pa
     try:
         return pa.array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as e:
-        raise InputError(f"column {name!r}: {e}; nothing was written", column=name) from e
+        strange = next((each for each in values if values_of(each) is not None), None)
+        why = e if strange is None else f"it holds {brief(strange)}, and lists are lists of Python"
+        raise InputError(f"column {name!r}: {why}; nothing was written", column=name) from e
 
 
 def _listed(value: Any) -> Any:
@@ -96,7 +99,7 @@ def _kind(value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    text = brief(value)
     return text if len(text) < 60 else f"{text[:60]}..."
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...arguments import flag, many
+from ...arguments import brief, flag, many
 from ...conditions import condition_on
 from ...errors import InputError
 from ...hudi.table import META_COLUMNS
@@ -162,7 +162,7 @@ def wanted_of(session: Session, schema: pa.Schema | None, columns: Sequence[str]
         raise InputError(f"{session.url} has no column {unknown[0]!r}; it has {some(data.names)}", columns=unknown)
     if columns is not None and (not names or len(set(names)) < len(names)):
         raise InputError(
-            f"columns={columns!r}: name at least one column, and none twice; `read(...).count()` counts rows",
+            f"columns={brief(columns)}: name at least one column, and none twice; `read(...).count()` counts rows",
             columns=names,
         )
     condition = None if where is None else condition_on(table, where)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...arguments import many
+from ...arguments import brief, many
 from ...errors import InputError
 from ...hudi.files import PARTITION_METADATA, join
 from ...hudi.table import TableConfig, named_values, parse_partition_path, partition_path, possible_values
@@ -34,12 +34,12 @@ def known_partition(store: Store, config: TableConfig, snapshot: Snapshot, parti
     """The path of a partition that has rows, or has had some; `InputError` for another."""
     wanted = partition.strip("/") if isinstance(partition, str) else partition
     known = snapshot.partitions()
-    if wanted in known:
+    if isinstance(wanted, str) and wanted in known:
         return wanted
     refuse_misspelled(store.url, config, wanted, known)
     # No rows are left in it, or none were there at that moment: that is an answer, and no mistake.
     if known and store.head(join(wanted, PARTITION_METADATA)) is None:
-        raise InputError(f"{store.url} has no partition {wanted!r}; it has {some(known)}", partition=wanted)
+        raise InputError(f"{store.url} has no partition {brief(wanted)}; it has {some(known)}", partition=wanted)
     return wanted
 
 
@@ -57,7 +57,7 @@ def refuse_misspelled(url: str, config: TableConfig, partition: str, known: Sequ
         form = "/".join(f"{name}=VALUE" if config.hive_style else name.upper() for name in fields)
         there = f"; it has {some(known)}" if known else ""
         raise InputError(
-            f"{partition!r} cannot be a partition of {url}, which is "
+            f"{brief(partition)} cannot be a partition of {url}, which is "
             + (f"partitioned as {form}" if fields else "not partitioned (its one partition is '')")
             + f"{there}. Nothing was written; name it as `lakelatch files` prints it",
             partition=partition,
@@ -93,7 +93,7 @@ def chosen_partitions(
 def listed(partitions: Iterable[Partition]) -> list[Partition]:
     """The partitions that are named; `InputError` for one without a list around it."""
     if isinstance(partitions, str | Mapping):
-        raise InputError(f"partitions={partitions!r}: give a list, partitions=[{partitions!r}]")
+        raise InputError(f"partitions={brief(partitions)}: give a list, partitions=[{brief(partitions)}]")
     return list(many(partitions, "partitions"))
 
 
@@ -111,8 +111,8 @@ def partitions_with(
         rows = possible_values(path, config, schema)
         if rows is None:
             raise InputError(
-                f"{path!r} does not tell the values of {', '.join(fields)}, so that the partitions with {dict(named)!r} cannot "
-                "be told; name them by path",
+                f"{path!r} does not tell the values of {', '.join(fields)}, so that the partitions with {brief(dict(named))} "
+                "cannot be told; name them by path",
                 partition=path,
             )
         places = [fields.index(name) for name in values]
@@ -128,13 +128,15 @@ def partition_path_of(url: str, config: TableConfig, schema: pa.Schema | None, n
         InputError: some columns are missing, a value is of another type, or the table has no columns yet.
     """
     if not isinstance(named, Mapping):
+        if not isinstance(named, str):
+            refuse_misspelled(url, config, named)
         return named
     if not schema:
-        raise InputError(f"{url} has no columns yet, and so no partition {dict(named)!r}; write some rows first")
+        raise InputError(f"{url} has no columns yet, and so no partition {brief(dict(named))}; write some rows first")
     values = named_values(named, config, schema)
     if missing := [field for field in config.partition_fields if field not in values]:
         raise InputError(
-            f"partition={dict(named)!r} lacks {', '.join(missing)} of {url}; put values of some partition columns into "
+            f"partition={brief(dict(named))} lacks {', '.join(missing)} of {url}; put values of some partition columns into "
             "the condition",
             columns=missing,
         )

@@ -8,7 +8,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
-from ...arguments import number, text
+from ...arguments import brief, number, text
 from ...conflict import refuse_contradiction
 from ...environment import SYSTEM, Environment
 from ...errors import BatchLandedError, ConfigError, InputError, UnsupportedTableError
@@ -1201,7 +1201,9 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
 def store_of(url: str, storage: Mapping[str, Any] | None) -> Store:
     """The store at a URL, with these options. Raises `InputError` for what are no options."""
     if storage is not None and not isinstance(storage, Mapping):
-        raise InputError(f'storage={storage!r} is no dict; give the store\'s options, as {{"region": "eu-west-1"}}')
+        raise InputError(
+            f'storage={brief(storage)} is no dict; give the store\'s options, as {{"region": "eu-west-1"}}'
+        )
     return open_store(url, **(storage or {}))
 
 

@@ -309,7 +309,8 @@ class Transaction:
         """The rows with these keys are gone: the key columns, and the partition columns where they are known.
 
         Args:
-            keys: in any of the forms of `upsert`; other columns are not looked at.
+            keys: in any of the forms of `upsert`; other columns are not looked at. Where the record key is one column, also a
+                list or array of its values.
         """
         self.require_open()
         row_writes.delete(self.session, keys).stage(self)

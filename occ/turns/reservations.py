@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from ...arguments import many
+from ...arguments import brief, many
 from ...conflict import EVERYWHERE, SNAPSHOT, Region, Reservation
 from ...errors import InputError
 from ...hudi.files import FileGroupId
@@ -34,11 +34,11 @@ def reservation_of(session: Session, wanted: Asked, operation: str) -> Reservati
     """
     if isinstance(wanted, Reservation):
         return wanted
-    if wanted == TABLE:
+    if isinstance(wanted, str) and wanted == TABLE:
         return Reservation(EVERYWHERE)
     if isinstance(wanted, str):
         raise InputError(
-            f"reserve={wanted!r}: give 'table', or a list: reserve=[{wanted!r}] is the partition of that name"
+            f"reserve={brief(wanted)}: give 'table', or a list: reserve=[{brief(wanted)}] is the partition of that name"
         )
     partitions: set[str] = set()
     groups: set[FileGroupId] = set()
@@ -52,7 +52,7 @@ def reservation_of(session: Session, wanted: Asked, operation: str) -> Reservati
                 groups.add(FileGroupId(*each))
             case _:
                 raise InputError(
-                    f"reserve names {each!r}, which is no partition, file slice or (partition, file id); give these"
+                    f"reserve names {brief(each)}, which is no partition, file slice or (partition, file id); give these"
                 )
     _refuse_unknown(session, partitions, groups, operation)
     return bounded(Region(frozenset(partitions)), groups)

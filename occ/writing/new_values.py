@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...arguments import meant
+from ...arguments import brief, meant
 from ...errors import InputError
 from ..incoming import array_of, fitted, refuse_unordered
 from ..staging import COMMIT_TIME, SEQNO
@@ -70,7 +70,7 @@ class NewValues:
 
         if not isinstance(given, Mapping) or not given:
             raise InputError(
-                f'{given!r} does not say what the rows of {url} are to hold; give values by column, as {{"delay": 0}}; '
+                f'{brief(given)} does not say what the rows of {url} are to hold; give values by column, as {{"delay": 0}}; '
                 "nothing was written"
             )
         self._config = config
@@ -99,11 +99,11 @@ class NewValues:
             elif isinstance(value, Sql | pc.Expression):
                 self._values[name] = kind, value_on(over, value)
             else:
-                value = value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value
+                value = value.item() if isinstance(value, np.generic) else value
                 if isinstance(value, str) and computes(value, scope):
                     raise InputError(
-                        f"{value!r} for column {name!r} of {url} reads as an expression, and a plain text is stored as it is. Give "
-                        f"lakelatch.sql({value!r}) for what it computes, or pyarrow.compute.scalar({value!r}) for this text; "
+                        f"{value!r} for column {name!r} of {url} reads as an expression, and a plain text is stored as it is. "
+                        f"Give lakelatch.sql({value!r}) for what it computes, or pyarrow.compute.scalar({value!r}) for the text; "
                         "nothing was written",
                         column=name,
                     )

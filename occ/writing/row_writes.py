@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...arguments import brief, values_of
 from ...conflict import Region
 from ...errors import InputError
 from ...hudi.files import FileGroupId
@@ -60,13 +61,26 @@ def stage_upsert(txn: Writer, incoming: Incoming) -> None:
 
 def delete(session: Session, given: Any) -> Write:
     """See `Transaction.delete`."""
-    incoming = Incoming(given, session.url, session.config)
+    incoming = Incoming(_keyed(given, session), session.url, session.config)
 
     def keys(schema: pa.Schema | None) -> None:
         if schema is not None:  # else there is no row to delete, and nothing says of what types its keys would be
             incoming.keys(schema)
 
     return Write("delete", lambda txn: _stage_delete(txn, incoming), Received(session, incoming, keys))
+
+
+def _keyed(given: Any, session: Session) -> Any:
+    """Rows of keys; those of one column may come as a list or array of its values."""
+    values, fields = values_of(given), session.config.record_key_fields
+    if values is None or any(isinstance(each, Mapping | pa.RecordBatch) for each in values):
+        return given
+    if not values:
+        return given if isinstance(given, list | tuple) else pa.table({name: pa.nulls(0) for name in fields})
+    if len(fields) > 1 or any(each is None for each in values):
+        what = "hold a null" if len(fields) == 1 else f"are no rows of {', '.join(fields)}"
+        raise InputError(f"the keys ({brief(given)}) {what}, and name no rows of {session.url}; nothing was deleted")
+    return [{fields[0]: each} for each in values]
 
 
 def _stage_delete(txn: Writer, incoming: Incoming) -> None:
@@ -161,8 +175,8 @@ def delete_where(session: Session, where: Given, partition: Partition | None) ->
     """See `Transaction.delete_where`."""
     if where is None or (isinstance(where, Sequence) and not where):
         raise InputError(
-            f"no condition says which rows of {session.url} are to be deleted ({where!r}); nothing was written. Give one, as "
-            "'amount < 10', or say `delete_all`"
+            f"no condition says which rows of {session.url} are to be deleted ({brief(where)}); nothing was written. Give one, "
+            "as 'amount < 10', or say `delete_all`"
         )
     return _by_condition("delete_where", where, partition, lambda condition, _schema: _Removal(condition))
 
@@ -177,8 +191,8 @@ def update_where(session: Session, where: Given, given: Mapping[str, Any], parti
     config = session.config
     if where is None or (isinstance(where, Sequence) and not where):
         raise InputError(
-            f"no condition says which rows of {session.url} are to be changed ({where!r}); nothing was written. Give one, as "
-            "'amount < 10', or 'true' for all"
+            f"no condition says which rows of {session.url} are to be changed ({brief(where)}); nothing was written. Give one, "
+            "as 'amount < 10', or 'true' for all"
         )
 
     def setting(condition: Condition | None, schema: pa.Schema) -> Change:

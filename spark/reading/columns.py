@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ...arguments import brief
 from ...errors import InputError
 from ...hudi.table import META_COLUMNS, TableConfig, refuse_key_type, refuse_names
 from ...occ.staging import NEW
@@ -139,8 +140,8 @@ def refuse_no_condition(condition: Any, url: str, what: str, way: str) -> None:
     )
     if condition is None or empty:
         raise InputError(
-            f"no condition says which rows of {url} are to be {what} ({condition!r}); nothing was written. Give SQL text or a "
-            f"Column, {way}"
+            f"no condition says which rows of {url} are to be {what} ({brief(condition)}); nothing was written. Give SQL text "
+            f"or a Column, {way}"
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ...arguments import brief
 from ...conditions import Given, Sql, condition_on, value_on
 from ...errors import InputError
 from .columns import spark_schema, spelled
@@ -32,7 +33,7 @@ def in_spark(schema: pa.Schema, given: Given) -> Any:
 def one_of(filter: Any | None, where: Any | None) -> Any | None:  # noqa: A002 - the word Spark's users look for
     """The condition, under whichever of its two names it was given."""
     if filter is not None and where is not None:
-        raise InputError(f"filter={filter!r} and where={where!r} are two names of one condition; give one")
+        raise InputError(f"filter={brief(filter)} and where={brief(where)} are two names of one condition; give one")
     return filter if where is None else where
 
 

@@ -6,19 +6,75 @@ A wrong type is refused at the door, because further in it fails where nobody kn
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+import reprlib
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
 from .errors import InputError, LakeLatchError
 
+_ARRAYS = ("numpy", "pandas", "polars", "pyarrow")
+
+
+class _Brief(reprlib.Repr):
+    """As `repr`, with a few of many values; arrays, whose own prints some hundred of them, by their size."""
+
+    def repr1(self, x: Any, level: int) -> str:
+        kind = type(x)
+        root = kind.__module__.partition(".")[0]
+        if root in _ARRAYS and hasattr(x, "__len__") and getattr(x, "ndim", 1):
+            return f"a {root} {kind.__name__} of {len(x)} values"
+        if isinstance(x, Iterator):
+            return f"a {kind.__name__}, which can be gone through once"
+        return super().repr1(x, level)
+
+
+_BRIEF = _Brief()
+_BRIEF.maxstring = _BRIEF.maxother = 200
+
+
+def brief(value: Any) -> str:
+    """A value for a message, at most a few of many."""
+    return _BRIEF.repr(value)
+
+
+def values_of(given: Any) -> list[Any] | None:
+    """The values of a list, set, range, view or array with one dimension, as values of Python; None for anything else.
+
+    A text and a mapping are no lists, and an iterator could be gone through once only.
+    """
+    root = type(given).__module__.partition(".")[0]
+    if root in _ARRAYS:
+        return _of_array(given, root)
+    if isinstance(given, Collection) and not isinstance(given, str | bytes | bytearray | memoryview | Mapping):
+        return list(given)
+    return None
+
+
+def _of_array(given: Any, root: str) -> list[Any] | None:
+    import pyarrow as pa
+
+    if isinstance(given, pa.Array | pa.ChunkedArray):
+        return given.to_pylist()  # type: ignore[no-any-return]
+    if root == "polars":
+        return given.to_list() if hasattr(given, "to_list") else None
+    if root == "pyarrow" or getattr(given, "ndim", 0) != 1:
+        return None
+    if root == "pandas" and not hasattr(given, "iloc"):  # an index, or an array of pandas' own
+        given = sys.modules["pandas"].Series(given)
+    try:
+        return pa.array(given, from_pandas=root == "pandas").to_pylist()  # type: ignore[no-any-return]
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):  # objects, whose types differ
+        return list(given)
+
 
 def text(value: Any, name: str, *, empty: bool = False, error: type[LakeLatchError] = InputError) -> str:
     """A text, which may be ``empty`` or not, and which UTF-8 can hold: what is stored is."""
     if not isinstance(value, str) or not (value or empty):
-        raise error(f"{name}={value!r} is no text; give a str" + ("" if empty else " that is not empty"))
+        raise error(f"{name}={brief(value)} is no text; give a str" + ("" if empty else " that is not empty"))
     if not encodable(value):
-        raise error(f"{name}={value!r} holds half of a surrogate pair, which UTF-8 cannot hold; leave it out")
+        raise error(f"{name}={brief(value)} holds half of a surrogate pair, which UTF-8 cannot hold; leave it out")
     return value
 
 
@@ -36,7 +92,7 @@ def one_of(value: Any, name: str, allowed: Iterable[str], *, then: str = "") -> 
     words = [f'"{each}"' for each in allowed]
     if not isinstance(value, str) or f'"{value}"' not in words:
         raise InputError(
-            f"{name}={value!r} is {'neither' if len(words) == 2 else 'none of'} {' nor '.join(words)}{then}"
+            f"{name}={brief(value)} is {'neither' if len(words) == 2 else 'none of'} {' nor '.join(words)}{then}"
         )
     return value
 
@@ -54,9 +110,9 @@ def names(value: Any, name: str) -> tuple[str, ...]:
     """One name, or a list of names that differ."""
     given = (value,) if isinstance(value, str) else value
     if not isinstance(given, list | tuple) or not all(isinstance(each, str) and each for each in given):
-        raise InputError(f'{name}={value!r} names no columns; give one name, or a list of names, as ["id", "day"]')
+        raise InputError(f'{name}={brief(value)} names no columns; give one name, or a list of names, as ["id", "day"]')
     if len(set(given)) < len(given):
-        raise InputError(f"{name}={value!r} names a column twice; name each once")
+        raise InputError(f"{name}={brief(value)} names a column twice; name each once")
     return tuple(given)
 
 
@@ -74,33 +130,34 @@ def number(
     if not fits or not math.isfinite(value) or not least <= value <= most:
         bounds = [f"at least {least:g}"] * math.isfinite(least) + [f"at most {most:g}"] * math.isfinite(most)
         what = "a whole number" if whole else "a number"
-        raise error(f"{name}={value!r} is not {what}{' of ' if bounds else ''}{' and '.join(bounds)}; give one")
+        raise error(f"{name}={brief(value)} is not {what}{' of ' if bounds else ''}{' and '.join(bounds)}; give one")
     return value
 
 
 def flag(value: Any, name: str) -> bool:
     """True or False."""
     if not isinstance(value, bool):
-        raise InputError(f"{name}={value!r} is neither True nor False; give one of them")
+        raise InputError(f"{name}={brief(value)} is neither True nor False; give one of them")
     return value
 
 
 def many(value: Any, name: str) -> Iterable[Any]:
     """Anything that can be gone through but a text, which would be taken letter by letter."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise InputError(f"{name}={value!r} is no list; give one, as {name}=[...]")
-    return value
+        raise InputError(f"{name}={brief(value)} is no list; give one, as {name}=[...]")
+    found = values_of(value)
+    return value if found is None else found
 
 
 def function(value: Any, name: str) -> Callable[..., Any]:
     """Something to call."""
     if not callable(value):
-        raise InputError(f"{name}={value!r} cannot be called; give a function")
+        raise InputError(f"{name}={brief(value)} cannot be called; give a function")
     return value  # type: ignore[no-any-return]
 
 
 def instance(value: Any, kind: type | tuple[type, ...], name: str, wanted: str) -> Any:
     """An object of a class; ``wanted`` says which, and where it comes from."""
     if not isinstance(value, kind):
-        raise InputError(f"{name}={value!r} is of type {type(value).__name__}; give {wanted}")
+        raise InputError(f"{name}={brief(value)} is of type {type(value).__name__}; give {wanted}")
     return value

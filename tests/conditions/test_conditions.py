@@ -5,10 +5,14 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from collections import deque
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -273,3 +277,93 @@ def test_which_texts_read_as_expressions(said: str, of_a_merge: bool, of_an_upda
     sides = [("s", "name"), ("s", "n"), ("t", "name"), ("t", "n")]
     assert computes(said, sides) == of_a_merge
     assert computes(said, [("name",), ("n",)]) == of_an_update
+
+
+ONE_AND_TWO = {
+    "list": [1, 2],
+    "tuple": (1, 2),
+    "set": {1, 2},
+    "frozenset": frozenset({1, 2}),
+    "range": range(1, 3),
+    "deque": deque([1, 2]),
+    "keys": {1: 0, 2: 0}.keys(),
+    "values": {"a": 1, "b": 2}.values(),
+    "numpy": np.array([1, 2]),
+    "numpy of few bits": np.array([1, 2], np.uint8),
+    "numpy of objects": np.array([1, 2], object),
+    "pandas": pd.Series([1, 2]),
+    "pandas that lacks one": pd.Series([1, 2, None]),
+    "pandas category": pd.Series([1, 2], dtype="category"),
+    "pandas index": pd.Index([1, 2]),
+    "pandas array": pd.array([1, 2]),
+    "polars": pl.Series([1, 2]),
+    "pyarrow": pa.array([1, 2]),
+    "pyarrow chunked": pa.chunked_array([[1], [2]]),
+    "pyarrow dictionary": pa.array([1, 2]).dictionary_encode(),
+}
+
+
+@pytest.mark.parametrize("values", ONE_AND_TWO.values(), ids=ONE_AND_TWO)
+def test_in_takes_what_people_have_values_in(values: Any) -> None:
+    assert marked([("id", "in", values)], id=[1, 2, 3, None]) == [True, True, False, False]
+    if None not in list(values) and not (hasattr(values, "isna") and values.isna().any()):
+        assert marked([("id", "not in", values)], id=[1, 2, 3, None]) == [False, False, True, False]
+
+
+def test_in_takes_arrays_of_texts_and_days() -> None:
+    day = date(2026, 1, 2)
+    for values in (np.array(["x"]), pd.Series(["x", None]), pl.Series(["x"]), pa.array(["x"], pa.large_string())):
+        assert marked([("s", "in", values)], s=["x", "y", None]) == [True, False, False]
+    for values in (
+        np.array([day], "datetime64[D]"),
+        pd.to_datetime(pd.Series([day])),
+        pl.Series([day]),
+        pa.array([day]),
+    ):
+        assert marked([("d", "in", values)], d=[day, None]) == [True, False]
+    assert marked([("id", "in", np.array([]))], id=[1]) == [False]
+    assert marked([("id", "not in", range(0))], id=[1, None]) == [True, True]
+
+
+MANY = 100_000
+NO_VALUES = [
+    (each for each in (1, 2)),
+    iter([1]),
+    {1: 2},
+    "12",
+    b"12",
+    5,
+    np.array(1),
+    np.array([[1, 2]]),
+    pd.DataFrame({"a": [1]}),
+    pl.DataFrame({"a": [1]}),
+    pa.table({"a": [1]}),
+    [np.arange(MANY)],
+    pa.array([[1], [2]]),
+]
+
+
+@pytest.mark.parametrize("values", NO_VALUES, ids=lambda each: type(each).__name__)
+def test_what_holds_no_values_for_in_is_refused_in_a_sentence(values: Any) -> None:
+    for op in ("in", "not in"):
+        with pytest.raises(InputError, match="compare") as found:
+            condition_on(SCHEMA, [("id", op, values)])
+        assert len(str(found.value)) < 500
+
+
+def test_a_null_among_the_values_of_not_in_is_refused() -> None:
+    with pytest.raises(InputError, match="true for no 'id'; leave it out"):
+        condition_on(SCHEMA, [("id", "not in", [1, None])])
+
+
+@pytest.mark.parametrize(
+    "values", [range(MANY), list(range(MANY)), np.arange(MANY), pd.Series(range(MANY)), pl.Series(range(MANY)),
+               pa.array(range(MANY)), {n: n for n in range(MANY)}],
+    ids=lambda each: type(each).__name__,
+)  # fmt: skip
+def test_no_message_prints_a_whole_array(values: Any) -> None:
+    for given in ([("id", "=", values)], [("id", "is null", values)], values, [values], [("id", values)]):
+        with pytest.raises(InputError) as found:
+            condition_on(SCHEMA, given)
+        assert len(str(found.value)) < 1000
+        assert "\n" not in str(found.value).partition("\nsee ")[0]

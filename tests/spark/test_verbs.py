@@ -166,7 +166,7 @@ def test_expressions_as_text_and_unknown_columns_are_refused_as_in_plain_python(
             table.update_where("true", {"seen": "seen + 1"})
         wide = frame(spark, {"a": 2}).withColumn("nota", F.lit("x"))
         for write in ("upsert", "insert", "bulk_insert", "overwrite", "overwrite_table"):
-            with pytest.raises(InputError, match="no column 'nota' .'nota': did you mean 'note'"):
+            with pytest.raises(InputError, match=r"no column 'nota' .'nota': did you mean 'note'"):
                 getattr(table, write)(wide)
         with pytest.raises(InputError, match="no column 'nota'"):
             table.merge(wide).when_matched(update="all").run()

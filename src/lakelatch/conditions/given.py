@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as t
 
+from ..arguments import brief, values_of
 from ..errors import InputError
 from .implied import Terms
 from .refusal import refused
@@ -36,7 +37,8 @@ from .tree import (
     literal,
 )
 
-OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "in", "is null", "is not null")
+OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "in", "not in", "is null", "is not null")
+_AMONG = ("in", "not in")
 
 
 def of_terms(terms: Terms) -> Node:
@@ -47,40 +49,43 @@ def of_terms(terms: Terms) -> Node:
     """
     if not isinstance(terms, Sequence) or isinstance(terms, str | bytes):
         raise refused(
-            f"{terms!r} is no condition; give SQL text, or a list as [('month', '=', 3), ('gate', 'is null')]"
+            f"{brief(terms)} is no condition; give SQL text, or a list as [('month', '=', 3), ('gate', 'is null')]"
         )
     return joined("and", [_of_term(each) for each in terms]) if terms else literal(True)
 
 
 def _of_term(term: Any) -> Node:
     if not isinstance(term, tuple | list) or len(term) not in (2, 3) or not all(isinstance(s, str) for s in term[:2]):
-        raise refused(f"{term!r} is no condition; give a list as [('month', '=', 3), ('gate', 'is null')]")
+        raise refused(f"{brief(term)} is no condition; give a list as [('month', '=', 3), ('gate', 'is null')]")
     name, op, *rest = term
     value = rest[0] if rest else None
     column = Column((name,))
     if op not in OPERATORS:
-        raise refused(f"no operator {op!r} in a condition on {name!r}; known: {', '.join(OPERATORS)}")
+        raise refused(f"no operator {brief(op)} in a condition on {name!r}; known: {', '.join(OPERATORS)}")
     if op in ("is null", "is not null"):
         if value is not None:
-            raise refused(f"{op!r} takes no value, but {name!r} was given {value!r}")
+            raise refused(f"{op!r} takes no value, but {name!r} was given {brief(value)}")
         return IsNull(column) if op == "is null" else Not(IsNull(column))
-    many = isinstance(value, list | tuple | set | frozenset)
-    if value is None or (op == "in") != many:
+    values = values_of(value)
+    if value is None or (op in _AMONG) != (values is not None):
         raise refused(
-            f"{op!r} cannot compare {name!r} with {value!r}: give one value, for 'in' a tuple of values, and ask for nulls "
-            "with 'is null'"
+            f"{op!r} cannot compare {name!r} with {brief(value)}: give one value, for 'in' a tuple or another list, set or array "
+            "of values, and ask for nulls with 'is null'"
         )
-    if op != "in":
+    if values is None:
         return Compare(op, column, _value(value, name))
-    choices = tuple(_value(each, name) for each in value)
-    return In(column, choices) if choices else literal(False)
+    if op == "not in" and any(each is None for each in values):
+        raise refused(f"'not in' with a null among its values is true for no {name!r}; leave it out")
+    choices = tuple(_value(each, name) for each in values)
+    found = In(column, choices) if choices else literal(False)
+    return Not(found) if op == "not in" else found
 
 
 def _value(value: Any, name: str) -> Literal:
     try:
         return literal(value.item() if type(value).__module__ == "numpy" else value)
     except (TypeError, ValueError) as e:
-        raise refused(f"{name!r} cannot be compared with {value!r}; give a plain value of Python") from e
+        raise refused(f"{name!r} cannot be compared with {brief(value)}; give a plain value of Python") from e
 
 
 # --- pyarrow -----------------------------------------------------------------------------------------------------

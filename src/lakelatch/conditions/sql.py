@@ -103,8 +103,8 @@ def parse(text: str) -> Node:
 def computes(text: str, columns: Iterable[tuple[str, ...]]) -> bool:
     """Whether a text reads as an expression: over ``s.x`` or ``t.x``, or as the call of a function.
 
-    A column that is nearly one of these counts as one, so that a misspelled expression is none the less. Prose is no expression, nor
-    are ``Berlin (Mitte)``, ``item(s)`` and ``t.co/abc``, which name none of them.
+    A column that is nearly one of these counts as one, so that a misspelled expression is one too. Prose is none, nor are
+    ``Berlin (Mitte)``, ``item(s)`` and ``t.co/abc``, which name none of them.
 
     Args:
         text: a value that is to be stored.

@@ -10,6 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from ..arguments import brief
+
 # Functions, and how many arguments they take.
 FUNCTIONS = {
     "abs": 1,
@@ -215,7 +217,7 @@ def literal(value: Any, at: int | None = None) -> Literal:  # noqa: C901 - one c
             precision = max(len(digits), scale)
             if precision <= 38:
                 return Literal(value, pa.decimal128(precision, scale), at=at)
-    raise TypeError(f"{value!r} is no value that a condition can hold")
+    raise TypeError(f"{brief(value)} is no value that a condition can hold")
 
 
 def type_name(kind: pa.DataType) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..arguments import encodable, flag, names, text
+from ..arguments import brief, encodable, flag, names, text
 from ..errors import ConfigError, InputError
 from ..hudi.table import COMMIT_TIME_ORDERING, META_COLUMNS, TableConfig
 
@@ -116,7 +116,7 @@ def declared(
             "compacted; say foreign_readers=False if only this library reads the table, or null='keep'"
         )
     if default is not None and not isinstance(default, Mapping):
-        raise InputError(f'default={default!r} is no dict; give values by column, as {{"clicks": 0}}')
+        raise InputError(f'default={brief(default)} is no dict; give values by column, as {{"clicks": 0}}')
     mergers = _mergers(merge, given)
     if mergers and foreign_readers:
         raise InputError(
@@ -139,7 +139,9 @@ def _mergers(merge: Any, columns: Collection[str]) -> tuple[tuple[str, str], ...
     """As they are stored; ``last`` is what a column has without one."""
     pairs = dict(merge) if isinstance(merge, Mapping) else {}
     if not (merge is None or isinstance(merge, Mapping)) or not all(isinstance(v, str) and v for v in pairs.values()):
-        raise InputError(f'merge={merge!r} is no dict of mergers; give their names by column, as {{"clicks": "sum"}}')
+        raise InputError(
+            f'merge={brief(merge)} is no dict of mergers; give their names by column, as {{"clicks": "sum"}}'
+        )
     if strange := [column for column in pairs if column not in columns]:
         raise InputError(
             f"merge names {strange[0]!r}, which is no value of the stream; it has {', '.join(columns) or 'no columns'}"

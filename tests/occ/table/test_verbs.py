@@ -5,12 +5,15 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
+import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 import lakelatch
-from lakelatch.errors import ConflictError, InputError
+from lakelatch.errors import ConfigError, ConflictError, InputError, UnsupportedTableError
 
 SCHEMA = pa.schema(
     [
@@ -190,6 +193,46 @@ def test_a_delete_takes_every_row_with_the_key_though_an_insert_made_it_twice(ta
     assert done.deleted == (1 if table.settings.bucket_count else 3)
     table.delete([{"id": "b"}])  # in whatever partition
     assert {row["id"] for row in table.read(columns=["id"]).to_pylist()} == {"c", "d"}
+
+
+@pytest.mark.parametrize("kind", [list, tuple, set, np.array, pd.Series, pd.Index, pa.array, pl.Series, dict.fromkeys])
+def test_keys_of_one_column_are_deleted_from_a_list_or_array_of_them(table: Any, kind: Any) -> None:
+    given = kind(["a", "d"])
+    assert table.delete(given.keys() if isinstance(given, dict) else given).deleted == 2
+    assert sorted(rows(table)) == ["b", "c"]
+    assert table.delete(pa.array([], pa.string())).instant is None
+    for wrong in ([None], ["b", None], np.array([["b"]]), (each for each in "b"), "b", np.arange(100_000)):
+        with pytest.raises(InputError, match=r"nothing was (deleted|written)") as found:
+            table.delete(wrong)
+        assert len(str(found.value)) < 600
+    assert sorted(rows(table)) == ["b", "c"]
+
+
+def test_keys_of_two_columns_are_rows(tmp_path: Any) -> None:
+    with lakelatch.create(str(tmp_path / "t"), record_key=["id", "day"]) as table:
+        table.insert([{"id": 1, "day": 1}])
+        with pytest.raises(InputError, match="are no rows of id, day"):
+            table.delete([1])
+
+
+@pytest.mark.parametrize("door", [
+    lambda t, x: t.read(columns=x), lambda t, x: t.read(partitions=x), lambda t, x: t.read(as_of=x),
+    lambda t, x: t.update_where("true", set=x), lambda t, x: t.update_where("true", set={"note": x}),
+    lambda t, x: t.update_where("true", set={"note": "x"}, partition=x), lambda t, x: t.update_where(x, set={"note": "x"}),
+    lambda t, x: t.delete_where(x), lambda t, x: t.upsert(x), lambda t, x: t.upsert([flight("a", note=x)]),
+    lambda t, x: t.upsert([flight("a")], zone=x), lambda t, x: t.upsert([flight("a")], missing=x),
+    lambda t, x: t.upsert([flight("a")], batch=x), lambda t, x: t.upsert([flight("a")], attempts=x),
+    lambda t, x: t.merge([flight("a")]).when_matched(update=x).run(), lambda t, x: t.transaction(x),
+    lambda t, x: t.transaction(reserve=x), lambda t, x: t.change_settings(lock=x), lambda t, x: t.add_column(x, "int64"),
+    lambda t, x: t.add_column("z", x), lambda t, x: t.why(x), lambda t, x: t.compact(partitions=x), lambda t, x: t.stream(x),
+    lambda t, x: lakelatch.open(x), lambda t, x: lakelatch.open(t.url, storage=x),
+])  # fmt: skip
+def test_no_door_prints_a_whole_array(table: Any, door: Any) -> None:
+    for given in (np.arange(100_000), pd.Series(range(100_000)), list(range(100_000)), pa.array(range(100_000))):
+        with pytest.raises((InputError, ConfigError, UnsupportedTableError)) as found:
+            door(table, given)
+        assert len(str(found.value)) < 1000
+        assert "99999" not in str(found.value)
 
 
 def test_everything_can_be_deleted(table: Any) -> None:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ...arguments import brief
 from ...errors import InputError
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ def _field(name: str, kind: pa.DataType | str) -> pa.Field:
         return pa.field(name, pa.type_for_alias(kind) if isinstance(kind, str) else kind)
     except (TypeError, ValueError) as e:
         raise InputError(
-            f"{name!r} of type {kind!r} is no column: a name is a text, and a type is one of Arrow's, as pa.int64()",
+            f"{brief(name)} of type {brief(kind)} is no column: a name is a text, and a type is one of Arrow's, as pa.int64()",
             column=name,
         ) from e
 

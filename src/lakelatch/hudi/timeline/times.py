@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime, timedelta
 
+from ...arguments import brief
 from ...errors import InputError
 from .instant import from_epoch_ms, to_epoch_ms
 
@@ -45,13 +46,13 @@ def time_of(value: Time, what: str, *, utc: bool = True) -> str:
         moment = _moment(value)
         if moment.tzinfo is not None and not utc:
             raise InputError(
-                f"{what} is {value!r}, with a time zone, and the timeline of this table has local times of its writers "
+                f"{what} is {brief(value)}, with a time zone, and the timeline of this table has local times of its writers "
                 "(hoodie.table.timeline.timezone). Give an instant, or the local time without a zone",
                 argument=what,
             )
         return from_epoch_ms((moment.replace(tzinfo=moment.tzinfo or UTC) - _EPOCH) // _MILLISECOND)
     except (ValueError, OverflowError, TypeError):
-        raise InputError(f"{what} is {value!r}, which is no time; give {FORMS}", argument=what) from None
+        raise InputError(f"{what} is {brief(value)}, which is no time; give {FORMS}", argument=what) from None
 
 
 def same_time(instant: str, given: str) -> bool:
