@@ -49,4 +49,4 @@ def meeting_of(ours: frozenset[FileGroupId], *, bucketed: bool) -> Callable[[fro
 
 
 def _is_bucket(file_id: str) -> bool:
-    return file_id[:_DIGITS].isdecimal() and file_id[_DIGITS : _DIGITS + 1] == "-"
+    return file_id[:_DIGITS].isascii() and file_id[:_DIGITS].isdigit() and file_id[_DIGITS : _DIGITS + 1] == "-"

@@ -5,6 +5,7 @@ if __name__ != "lakelatch.storage":
         "import lakelatch.storage, not the folder: a second copy of every class would not be equal to the first"
     )
 
+from .input_files import read_input
 from .interface import Durable, Entry, NewObject, Outcome, Put, Store, Stored, put_secured, secured
 from .location import is_far, same_place
 from .opening import open_store
@@ -20,6 +21,7 @@ __all__ = [
     "is_far",
     "open_store",
     "put_secured",
+    "read_input",
     "same_place",
     "secured",
 ]

@@ -112,7 +112,7 @@ class _Given:
 
     def number(self, key: str) -> int | None:
         text = self.text(key)
-        if text and not re.fullmatch("[0-9]+", text):
+        if text and not re.fullmatch("[0-9]{1,18}", text):
             raise ConfigError(f"{PREFIX}{key}={text!r} is not a whole number", key=PREFIX + key)
         return int(text) if text else None
 

@@ -66,7 +66,7 @@ def open_zookeeper_locks(url: str, *, env: Environment) -> LeasedLocks:
     base = settings.path.strip("/")
     _check_path(base, url)
     _check_path(settings.key, url)
-    hosts = ",".join(host if re.search(r":\d+$", host) else f"{host}:2181" for host in settings.host.split(","))
+    hosts = ",".join(host if re.search(":[0-9]+$", host) else f"{host}:2181" for host in settings.host.split(","))
     place = LockUrl("zk", hosts, f"/{base}", settings.lease_s, settings.max_hold_s, settings.key, options)
     address = Address(
         hosts, session_s, tls=tls != "0", check_hostname=tls == "1", ca=options.get("ca"), cert=options.get("cert"),

@@ -87,7 +87,8 @@ class Contender:
             nodes.make(session, self._folder)
             path, stat = session.ask(send, proves=True)
         self._name, self._token = path.rpartition("/")[2], stat.czxid
-        if not self._name[-10:].isdigit() or int(self._name[-10:]) > _NUMBER_MAX:
+        number = self._name[-10:]
+        if not (number.isascii() and number.isdigit()) or int(number) > _NUMBER_MAX:
             raise LockUnavailableError(
                 f"The lock node {self._folder} has counted nearly 2^31 contenders, which is all that ZooKeeper can. "
                 "Delete the node while no writer uses the lock; it is created again",

@@ -18,7 +18,7 @@ from ..interface import BREAKS_KEPT
 from .session import Session
 
 _NAME_MAX = 200
-_TAIL = re.compile(r"-?\d{10}$")  # of Curator's names, of ours, and of those of kazoo's own Lock
+_TAIL = re.compile(r"-?[0-9]{10}$")  # of Curator's names, of ours, and of those of kazoo's own Lock
 
 
 def node_name(key: str) -> str:

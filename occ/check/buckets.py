@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ...errors import ConfigError
-from ...hudi.files import bucket_of
+from ...hudi.files import StoredParquet, bucket_of
 from ...hudi.merge import logged_rows
 from ...hudi.table import TableConfig, bucket_ids, key_parts, shown
 from ...hudi.timeline import FileSlice
@@ -57,7 +56,7 @@ def wrong_keys(store: Store, config: TableConfig, each: FileSlice, buckets: int)
     found = logged_rows(store, each.logs, fields)
     if each.base is not None:
         with store.open(each.path) as stream:
-            found.append(pq.ParquetFile(stream).read(list(fields), use_threads=False))
+            found.append(StoredParquet(store, each.path, stream).read(list(fields), use_threads=False))
     rows = pa.concat_tables(found, promote_options="permissive")
     if not rows.num_rows:
         return None

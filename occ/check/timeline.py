@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ...storage import Store
 
 _A_DAY_S = 86_400.0  # JVM writers may have local times
-_INSTANT_LIKE = re.compile(r"\d{14,17}(?:_\d{14,17})?\.([a-z]+)")
+_INSTANT_LIKE = re.compile(r"[0-9]{14,17}(?:_[0-9]{14,17})?\.([a-z]+)")
 
 
 @dataclass(frozen=True, slots=True)

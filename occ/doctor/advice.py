@@ -250,7 +250,8 @@ def _ahead(facts: Facts) -> Iterator[Finding]:
 
 
 _RULES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
-    _foreign, _no_files, _lock_unreachable, _losses, _left_open, _timeline, _small_files, _old_files, _read_only, _savepoints, _ahead,
+    _foreign, _no_files, _lock_unreachable, _losses, _left_open, _timeline, _small_files, _old_files, _read_only,
+    _savepoints, _ahead,
 )  # fmt: skip
 _SETTINGS: tuple[Callable[[Facts, Settings], Iterator[Finding]], ...] = (
     _jvm_writers, _double_keys, _lock_of_one_process, _never_merged, _epochs, _impatient,

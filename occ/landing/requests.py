@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -15,6 +16,7 @@ from ..entries import REQUEST_BYTES, REQUESTS, Commit, Request
 MEMBERS_MAX = 64  # commits of one entry
 _AT_ONCE = 16
 _FLUSHED = ".flushed"
+_NUMBER = re.compile("[0-9]{1,3}")
 _LOOKS_S = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1)  # for the note of a leader that is still flushing
 
 
@@ -46,7 +48,7 @@ def read_requests(
                 store.delete(found.path)
             continue
         instant, _, number = found.name.partition("-")
-        if instant not in of or not number.isdigit() or len(number) > 3 or found.size > REQUEST_BYTES:
+        if instant not in of or not _NUMBER.fullmatch(number) or found.size > REQUEST_BYTES:
             continue
         size += found.size
         if len(known) + len(chosen) == MEMBERS_MAX - 1 or size > REQUEST_BYTES:

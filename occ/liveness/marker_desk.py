@@ -17,14 +17,13 @@ import ipaddress
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 
 from ...arguments import text
 from ...environment import SYSTEM, Environment
 from ...errors import ConfigError
-from ...storage import Store
+from ...storage import Store, read_input
 
 _NAMES_MAX, _BYTES_MAX = 5000, 512 << 10  # of one request
 _TICKET_S = 6 * 3600.0
@@ -183,7 +182,7 @@ def _is_loopback(host: str) -> bool:
 
 def _contents(path: str, what: str) -> str:
     try:
-        return Path(path).read_text()
-    except (OSError, UnicodeDecodeError, ValueError) as e:
+        return read_input(path).decode()
+    except (OSError, ValueError) as e:
         reason: Any = e.strerror if isinstance(e, OSError) else "it is no text"
         raise ConfigError(f"the {what} {path} cannot be read: {reason}", path=path) from e

@@ -19,7 +19,7 @@ from ...storage import Outcome, Store
 
 TYPE = "MARKERS.type"
 _TYPE_BODY = b"TIMELINE_SERVER_BASED"
-_LIST = re.compile(r"MARKERS\d+", re.ASCII)
+_LIST = re.compile("MARKERS[0-9]+")
 _NAME = re.compile(r".+\.marker\.(?:CREATE|MERGE|APPEND)", re.DOTALL)
 _JOINED = re.compile(r"(?<=\.marker\.CREATE),|(?<=\.marker\.MERGE),|(?<=\.marker\.APPEND),")
 _LINES = re.compile(r"\r\n|\r|\n")  # as Java splits them; `str.splitlines` knows more

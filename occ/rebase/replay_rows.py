@@ -24,10 +24,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ...errors import CorruptTableError
-from ...hudi.files import DELETE, Torn, read_blocks
+from ...hudi.files import DELETE, StoredParquet, Torn, read_blocks
 from ...hudi.merge import (
     Effects,
     Merged,
@@ -158,7 +157,8 @@ def refuse_known(lost: Lost, slice_: FileSlice, keys: pa.Array) -> None:
         rows = read_slice(lost.spec, slice_, columns=())
     else:
         with lost.spec.store.open(slice_.path) as stream:
-            rows = pq.ParquetFile(stream).read([COMMIT_TIME, RECORD_KEY], use_threads=False)
+            file = StoredParquet(lost.spec.store, slice_.path, stream)
+            rows = file.read([COMMIT_TIME, RECORD_KEY], use_threads=False)
     _refuse_same(lost, _theirs(lost, rows), keys)
 
 
@@ -321,8 +321,8 @@ def _rows_of(spec: FileSpec, path: str) -> tuple[pa.Table, pa.Array]:
     Column by column, texts as codes of their dictionary: the few rows that are wanted cost little more than their bytes.
     """
     with spec.store.open(path) as stream:
-        metadata = pq.read_metadata(stream)
-        file = pq.ParquetFile(stream, metadata=metadata, read_dictionary=stored_texts(metadata))
+        metadata = StoredParquet(spec.store, path, stream).metadata
+        file = StoredParquet(spec.store, path, stream, metadata=metadata, read_dictionary=stored_texts(metadata))
 
         def column(name: str) -> pa.ChunkedArray:
             return file.read([name], use_threads=False).column(0)
@@ -344,8 +344,9 @@ def held_keys(spec: FileSpec, slice_: FileSlice | str) -> pa.Array:
     """The key column of a slice, or base file."""
     if isinstance(slice_, FileSlice) and slice_.logs:
         return _array(read_slice(spec, slice_, columns=()), RECORD_KEY)
-    with spec.store.open(slice_ if isinstance(slice_, str) else slice_.path) as stream:
-        return _array(pq.ParquetFile(stream).read([RECORD_KEY], use_threads=False), RECORD_KEY)
+    path = slice_ if isinstance(slice_, str) else slice_.path
+    with spec.store.open(path) as stream:
+        return _array(StoredParquet(spec.store, path, stream).read([RECORD_KEY], use_threads=False), RECORD_KEY)
 
 
 def _not_in(keys: pa.Array, among: pa.Array) -> pa.Array:

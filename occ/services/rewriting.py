@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ...errors import InputError, LakeLatchError, TableError, UnsupportedTableError
-from ...hudi.files import BaseFile, FileGroupId, LogFile, Torn, join, read_blocks, torn_is_told
+from ...hudi.files import BaseFile, FileGroupId, LogFile, StoredParquet, Torn, join, read_blocks
 from ...hudi.merge import body_of, merged_rows, widened
 from ...hudi.table import META_COLUMNS, storable
 from ...hudi.timeline import COMPLETED_AS, FileSlice, WriteStat, decode_container
@@ -215,15 +214,14 @@ def _pieces(spec: FileSpec, slice_: FileSlice, columns: Sequence[str] | None = N
         yield _Piece(rows.num_rows, lambda: widened(rows, schema))
         return
     with spec.store.open(slice_.path) as stream:
-        with torn_is_told(spec.store, slice_.path):
-            file = pq.ParquetFile(stream)
+        file = StoredParquet(spec.store, slice_.path, stream)
         names = [name for name in file.schema_arrow.names if name in schema.names]
         for number in range(file.metadata.num_row_groups):
             count = file.metadata.row_group(number).num_rows
             yield _Piece(count, partial(_read, file, number, names, schema, count))
 
 
-def _read(file: pq.ParquetFile, number: int, names: list[str], schema: pa.Schema, count: int) -> pa.Table:
+def _read(file: StoredParquet, number: int, names: list[str], schema: pa.Schema, count: int) -> pa.Table:
     if not names:  # the file is older than all of these columns
         return pa.table([pa.nulls(count, field.type) for field in schema], schema=schema)
     return widened(file.read_row_group(number, names, use_threads=False), schema)

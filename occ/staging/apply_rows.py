@@ -23,10 +23,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ...errors import CorruptTableError, InputError
-from ...hudi.files import BaseName, FileGroupId, LogName, base_file_name, bucket_of, join, log_file_name
+from ...hudi.files import BaseName, FileGroupId, LogName, StoredParquet, base_file_name, bucket_of, join, log_file_name
 from ...hudi.merge import (
     Effects,
     Merged,
@@ -574,7 +573,7 @@ def _room(spec: FileSpec, old: FileSlice, partners: Partners | None, count: int)
     """How many of so many new rows a slice takes until it has the target size, by the bytes of those that it has."""
     if count > _MEASURED_ROWS:
         with spec.store.open(old.path) as stream:
-            footer = pq.read_metadata(stream)
+            footer = StoredParquet(spec.store, old.path, stream).metadata
         rows, size = footer.num_rows, old.size - footer.serialized_size
     elif partners is not None:
         rows, size = len(partners), old.size

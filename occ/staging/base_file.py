@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from ...conflict import NEW_KEYS
 from ...errors import CommitError
-from ...hudi.files import BaseName, base_file_name, note_of
+from ...hudi.files import BaseName, StoredParquet, base_file_name, note_of
 from ...hudi.table import RECORD_KEY
 from ...hudi.timeline import NO_PREVIOUS_COMMIT, WriteStat
 from ..entries import FileFacts, Hashed, encoded, hashed_keys, keys_in, of_footer, without
@@ -193,7 +193,7 @@ class BaseFileWriter:
     def _existing(self) -> WriteStat:
         with self._spec.store.open(self.path) as stream:
             size = stream.seek(0, os.SEEK_END)
-            footer = pq.read_metadata(stream)
+            footer = StoredParquet(self._spec.store, self.path, stream).metadata
         note = note_of(footer)
         if note.get("digest") != self._shape.digest or footer.num_rows != self._parquet.rows:
             raise CommitError(
@@ -252,5 +252,6 @@ class BaseFileWriter:
         if self._replaces is None:
             return None
         with self._spec.store.open(self._replaces) as stream:
-            old = pq.ParquetFile(stream).read([RECORD_KEY], use_threads=False).column(RECORD_KEY)
+            file = StoredParquet(self._spec.store, self._replaces, stream)
+            old = file.read([RECORD_KEY], use_threads=False).column(RECORD_KEY)
         return hashed_keys(old.combine_chunks())

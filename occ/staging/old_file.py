@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ...hudi.files import Chunk, RawFooter, note_of, torn_is_told
+from ...hudi.files import Chunk, RawFooter, StoredParquet, note_of, torn_is_told
 from ...hudi.merge import holds, stored_texts
 from ...hudi.table import META_COLUMNS, RECORD_KEY, SoughtKeys
 from .file_spec import FileSpec
@@ -45,7 +45,9 @@ class OldFile:
             self._stack.close()
             raise
         texts = stored_texts(self.metadata, but=(RECORD_KEY, *self._spec.config.record_key_fields))
-        self._file = pq.ParquetFile(self.stream, metadata=self.metadata, read_dictionary=texts)
+        self._file = StoredParquet(
+            self._spec.store, self._path, self.stream, metadata=self.metadata, read_dictionary=texts
+        )
         self._note = note_of(self.metadata)
         if self._spec.spans is not None:
             self._spec.spans.learn(self._path, self.metadata)

@@ -16,7 +16,7 @@ from typing import Any
 
 from ...environment import SYSTEM, Environment
 from ...errors import CommitError, ConfigError, CorruptTableError, UnsupportedTableError
-from ...hudi.files import DELETE, Block, list_data_files, read_blocks
+from ...hudi.files import DELETE, Block, StoredParquet, list_data_files, read_blocks
 from ...hudi.table import TableConfig
 from ...hudi.timeline import EARLIEST, FileSlice, has_archive, is_time, parse_unknown, read_timeline, skipped
 from ...storage import Store
@@ -249,10 +249,8 @@ def _has_null(store: Store, each: FileSlice, name: str) -> bool:
 
 
 def _has_null_in(store: Store, path: str, name: str) -> bool:
-    import pyarrow.parquet as pq
-
     with store.open(path) as stream:
-        file = pq.ParquetFile(stream)
+        file = StoredParquet(store, path, stream)
         names = [file.metadata.schema.column(n).path for n in range(file.metadata.num_columns)]
         if name not in names:
             return bool(file.metadata.num_rows)

@@ -15,7 +15,7 @@ from ...hudi.timeline import EARLIEST, refuse_clock
 from ...plain_text import visible
 from ...storage import Outcome, Store, put_secured, secured
 from ..entries import NO_LOCK, OWN_LOCK, Landed, Open, Settings, encode
-from ..log import FOLDER_KEEPER, LOG, slot_path
+from ..log import FOLDER_KEEPER, LOG, is_epoch, slot_path
 from ..session import PROPERTIES, prove, settled
 from ..transaction import lay_floor
 from ..workspace import refuse_unique
@@ -156,7 +156,7 @@ def start_log(
     store: Store, env: Environment, settings: Settings, *, top: str, batches: tuple[Landed, ...] = ()
 ) -> None:
     """Open an epoch numbered from the time, so that it is newer than any before it, also than a deleted one."""
-    epochs = [int(n) for n in store.folders(LOG) if n.isdigit()]
+    epochs = [int(n) for n in store.folders(LOG) if is_epoch(n)]
     epoch = max([int(env.now() * 1000), *(e + 1 for e in epochs)])
     body = encode(Open(top, 0, next_generation(settings, env, epoch), slot=1, batches=batches), epoch, 1, env.uuid())
     path = slot_path(epoch, 1)

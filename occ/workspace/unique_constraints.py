@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ...conflict import Term, Values, Where, may_match
 from ...errors import ConfigError, ConstraintError
+from ...hudi.files import StoredParquet
 from ...hudi.table import RECORD_KEY, TableConfig, python_rows
 from ...hudi.timeline import FileSlice, WriteStat
 from ...storage import Store
@@ -71,13 +71,14 @@ class Checker:
 
     def _written(self, path: str, constraint: Sequence[str]) -> pa.Table:
         with self.store.open(path) as stream:
-            rows = pq.ParquetFile(stream).read([RECORD_KEY, COMMIT_TIME, *constraint], use_threads=False)
+            file = StoredParquet(self.store, path, stream)
+            rows = file.read([RECORD_KEY, COMMIT_TIME, *constraint], use_threads=False)
         return _valid(rows.filter(pc.equal(rows.column(COMMIT_TIME), self.instant)), constraint)
 
     def _held(self, path: str, written: pa.Table, constraint: Sequence[str], looked_for: Where) -> pa.Table:
         """Rows of a file with values that were written, but not those that were written."""
         with self.store.open(path) as stream:
-            file = pq.ParquetFile(stream)
+            file = StoredParquet(self.store, path, stream)
             names = file.schema_arrow.names
             if any(name not in names for name in constraint) or not may_match(
                 looked_for, of_footer(file.metadata, constraint)

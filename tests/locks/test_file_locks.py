@@ -313,7 +313,9 @@ def test_what_is_no_file_is_named_and_nobody_waits_for_it(tmp_path: Path, name: 
         (folder / "00000000000000000001").write_text("torn")
         NO_FILES[kind](folder / name)
         for _ in range(2):
-            with pytest.raises(StorageError, match=f"{name} was not (read|written): it is {kind}, where a file belongs"):
+            with pytest.raises(
+                StorageError, match=f"{name} was not (read|written): it is {kind}, where a file belongs"
+            ):
                 mine.acquire(KEY, wait_s=0)
         if name != "queue":  # which a look at the holder can do without
             with pytest.raises(StorageError, match=f"{name} was not read: it is {kind}"):

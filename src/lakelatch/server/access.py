@@ -6,11 +6,11 @@ import hashlib
 import hmac
 import re
 import secrets
-from pathlib import Path
 from urllib.parse import parse_qsl
 
 from ..errors import ConfigError
 from ..occ.liveness import ticket
+from ..storage import read_input
 
 LEAST = 16  # characters of a token: fewer can be guessed
 _TICKET = re.compile(rb"markers\.([0-9]{1,12})\.[0-9a-f]{64}")
@@ -38,8 +38,8 @@ class Access:
     def from_file(cls, path: str) -> Access:
         """The first line of a file is the token. `ConfigError` when it cannot be read or holds none."""
         try:
-            lines = Path(path).read_text().splitlines()
-        except (OSError, UnicodeDecodeError) as e:
+            lines = read_input(path).decode().splitlines()
+        except (OSError, ValueError) as e:
             reason = e.strerror if isinstance(e, OSError) else "it is no text"
             raise ConfigError(f"the token file {path} cannot be read: {reason}", path=path) from e
         return cls(lines[0].strip() if lines else "")

@@ -7,6 +7,7 @@ writer that began early may land late, and a compaction holds exactly the commit
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -69,17 +70,23 @@ def slot_order(log: LogFile) -> tuple[str, int, str]:
     return (log.completed, log.version, log.write_token)
 
 
+@contextmanager
+def _damage_is_told(block: Block) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError) as e:
+        raise CorruptTableError(
+            f"A block of commit {block.instant} in log file {block.path} cannot be decoded ({e}). Restore the file "
+            "from a copy",
+            path=block.path,
+        ) from e
+
+
 def _read(block: Block, streams: Sequence[Stream], log: LogFile, columns: Collection[str] | None) -> Events:
     note = file = None
     if block.kind == PARQUET:
-        try:
+        with _damage_is_told(block):
             file = pq.ParquetFile(pa.BufferReader(block.content))
-        except pa.ArrowException as e:
-            raise CorruptTableError(
-                f"A block of commit {block.instant} in log file {block.path} cannot be decoded ({e}). Restore the file "
-                "from a copy",
-                path=block.path,
-            ) from e
         note = BlockNote.of(file.metadata.metadata, block.path)
     if file is None or note is None:
         raise UnsupportedTableError(
@@ -96,7 +103,8 @@ def _read(block: Block, streams: Sequence[Stream], log: LogFile, columns: Collec
         for name in file.schema_arrow.names
         if name in carried and (columns is None or name in columns or name in META_COLUMNS or name == stream.ordering)
     ]
-    rows = file.read(wanted, use_threads=False)
+    with _damage_is_told(block):
+        rows = file.read(wanted, use_threads=False)
     if stream.ordering not in wanted or rows.column(stream.ordering).null_count:
         raise CorruptTableError(
             f"Log file {block.path} has events of stream {stream.name!r} without {stream.ordering}, which orders them. Restore "

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ..errors import InputError, TableError
-from ..hudi.files import LogFile
+from ..hudi.files import LogFile, StoredParquet
 from ..hudi.table import META_COLUMNS, RECORD_KEY
 from ..hudi.timeline import FileSlice
 from ..mergers import Groups
@@ -131,7 +130,7 @@ def _of_base(store: Store, streams: Sequence[Stream], group: FileSlice, key: str
     if group.base is None:
         return row
     with store.open(group.base.path) as stream:
-        file = pq.ParquetFile(stream)
+        file = StoredParquet(store, group.base.path, stream)
         found = file.read(use_threads=False)
         floors = floors_of(file.metadata.metadata, group.base.path)
     row.kinds = {each.name: each.type for each in found.schema}

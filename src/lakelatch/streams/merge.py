@@ -23,10 +23,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ..errors import CorruptTableError, InputError, TableError
-from ..hudi.files import torn_is_told
+from ..hudi.files import StoredParquet
 from ..hudi.merge import alike, merged_rows, needed_columns, widened
 from ..hudi.table import META_COLUMNS, RECORD_KEY, TableConfig, shown
 from ..hudi.timeline import FileSlice
@@ -178,8 +177,7 @@ def _base(store: Store, group: FileSlice, needed: Collection[str] | None) -> tup
     if group.base is None:
         return None, None
     with store.open(group.base.path, size=group.base.size or None) as stream:
-        with torn_is_told(store, group.base.path):
-            file = pq.ParquetFile(stream)
+        file = StoredParquet(store, group.base.path, stream)
         names = [n for n in file.schema_arrow.names if needed is None or n in needed]
         return file.read(names, use_threads=False), floors_of(file.metadata.metadata, group.base.path)
 

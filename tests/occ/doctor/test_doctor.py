@@ -30,6 +30,7 @@ def work(state: str, age_s: float = 10.0) -> dict[str, object]:
 
 ILL = [
     ({"foreign": ("20260101000000000",)}, "unsafe", "foreign-commits", "adopt"),
+    ({"no_files": ("p/x.parquet (a named pipe)",)}, "unsafe", "no-file", "lakelatch check t"),
     ({"lock": "redis://gone", "lock_error": "no answer"}, "unsafe", "lock-unreachable", "locks check redis://gone"),
     (settings(unique_keys=False), "unsafe", "double-keys", "unique_keys=true"),
     (

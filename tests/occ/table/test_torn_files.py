@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import lakelatch
@@ -53,3 +54,66 @@ def test_a_torn_file_is_named_and_nothing_lands(tmp_path: Path, kind: str, size:
             assert told.value.details["table"] == table.url
             assert len(table.commits()) == commits, what
             assert table.plans() == [], what
+
+
+# Pages that do not decode, behind a footer that is whole ------------------------------------------------------------
+
+
+def spoiled(folder: Path, **settings: Any) -> list[str]:
+    """A table of one commit or more whose base files have no page that can be decoded; their names."""
+    with lakelatch.create(str(folder), record_key="id", **settings) as table:
+        for first in (0, 100):
+            with table.transaction("insert") as txn:
+                rows = {"id": [f"k{n}" for n in range(first, first + 100)], "v": list(range(first, first + 100))}
+                txn.new_file("").write(pa.table(rows))
+        if settings.get("type") == "merge_on_read":
+            table.upsert([{"id": "k1", "v": 0}])
+    names = []
+    for file in folder.glob("*.parquet"):
+        metadata = pq.read_metadata(file)
+        body = bytearray(file.read_bytes())
+        for group in range(metadata.num_row_groups):
+            for number in range(metadata.num_columns):
+                column = metadata.row_group(group).column(number)
+                start = column.dictionary_page_offset or column.data_page_offset
+                body[start : start + column.total_compressed_size] = b"\xff" * column.total_compressed_size
+        file.write_bytes(body)
+        names.append(file.name)
+    return names
+
+
+PAGES: dict[str, Callable[[lakelatch.Table], Any]] = {
+    **{name: call for name, call in CALLS.items() if name not in ("count", "compact")},
+    "count where": lambda t: t.read(where="v > 3").count(),
+    "pages": lambda t: t.read().to_pylist(),
+    "batches": lambda t: t.read().to_batches().read_all(),
+    "arrow stream": lambda t: pa.RecordBatchReader.from_stream(t.read()).read_all(),
+    "duckdb": lambda t: t.read().to_duckdb().fetchall(),
+    "parts": lambda t: [list(part.to_batches()) for part in t.read().parts(1 << 30)],
+    "merge": lambda t: t.merge([{"id": "k1", "v": 2}]).when_matched("s.v > t.v", update="all").run(),
+    "unique constraint": lambda t: t.change_settings(unique_constraints=[["v"]]),
+    "compact": lambda t: t.compact(),
+    "sorted clustering": lambda t: t.cluster(sort_by="v"),
+}
+
+
+@pytest.mark.parametrize("kind", ["copy_on_write", "merge_on_read"])
+def test_pages_that_do_not_decode_are_told_with_the_files_name(tmp_path: Path, kind: str) -> None:
+    names = spoiled(tmp_path / "t", **({"type": kind} if kind == "merge_on_read" else {}))
+    assert names
+    for what, call in PAGES.items():
+        if what == ("compact" if kind == "copy_on_write" else "unique constraint"):
+            continue
+        with lakelatch.open(str(tmp_path / "t")) as table:
+            commits = len(table.commits())
+            with pytest.raises((CorruptTableError, *FOREIGN.get(what, ()))) as told:
+                call(table)
+            assert any(name in str(told.value) for name in names), (what, told.value)
+            assert len(table.commits()) == commits, what
+
+
+FOREIGN = {
+    "duckdb": (Exception,),
+    "batches": (pa.ArrowException, OSError),
+    "arrow stream": (pa.ArrowException, OSError),
+}

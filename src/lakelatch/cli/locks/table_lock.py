@@ -11,10 +11,10 @@ from __future__ import annotations
 import getpass
 import socket
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError, InputError
+from ...storage import read_input
 from ..output import duration_text, print_json, say
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def lock_settings(
     given: dict[str, str] = {}
     if options_file:
         try:
-            found = parse(Path(options_file).read_bytes())
+            found = parse(read_input(options_file))
         except OSError as e:
             raise InputError(f"{options_file} cannot be read: {e.strerror}", path=options_file) from e
         # A JVM writer's file holds much else, which is no business of the lock.

@@ -85,9 +85,9 @@ def _type(name: str) -> pa.DataType:
     """The type that Arrow calls so."""
     if name.startswith("list<") and name.endswith(">"):
         return pa.list_(_type(name[5:-1]))
-    if found := re.fullmatch(r"decimal128\((\d+), ?(\d+)\)", name):
-        return pa.decimal128(int(found[1]), int(found[2]))
     try:
+        if found := re.fullmatch(r"decimal128\(([0-9]{1,2}), ?([0-9]{1,2})\)", name):
+            return pa.decimal128(int(found[1]), int(found[2]))
         return pa.type_for_alias(name)
     except ValueError:
         raise InputError(f"there is no type {name!r}; say it as Arrow does: {', '.join(_TYPES)}") from None

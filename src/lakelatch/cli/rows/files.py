@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from ...errors import InputError
+from ...storage.local import other_kind
 from .text import json_line
 
 if TYPE_CHECKING:
@@ -163,6 +164,8 @@ def _first_line(error: Exception) -> str:
 def write_rows(path: str, kind: str, rows: pa.RecordBatchReader, seen: Callable[[int], None]) -> int:
     """Write a stream of rows to a file, which appears whole or not at all; returns how many they were."""
     target = Path(path)
+    if kind_there := other_kind(path):  # which the finished file would take the place of
+        raise InputError(f"{path} cannot be written: it is {kind_there}; name another file, or leave -o out")
     half = target.with_name(f".{target.name}.{os.getpid()}")
     written = 0
     try:

@@ -104,13 +104,14 @@ def _schema(file: str) -> pa.Schema:
 
     from ...errors import CorruptTableError
     from ...hudi.table import META_COLUMNS, from_avro
+    from ...storage import read_input
 
     path = Path(file)
     try:
         if path.suffix == ".parquet":
             found = pq.read_schema(path)
         else:
-            found = from_avro(path.read_text())
+            found = from_avro(read_input(file).decode())
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException, CorruptTableError) as e:
         raise InputError(f"{file} is neither a Parquet file nor an Avro schema as JSON: {e}", path=file) from e
     return pa.schema([field for field in found if field.name not in META_COLUMNS])

@@ -14,12 +14,13 @@ from .file_names import (
     partition_metadata,
 )
 from .footer_note import NOTE, note_of
-from .footers import Footers, torn_is_told
+from .footers import Footers
 from .foreign_formats import not_hudi
 from .listing import BaseFile, Listing, LogFile, list_data_files
 from .log_blocks import DELETE, NATURAL, PARQUET, Block, Torn, read_blocks
 from .log_encoding import avro_block, delete_block, parquet_block
 from .row_group_bytes import MAGIC, Chunk, RawFooter, ending
+from .stored_parquet import StoredParquet, torn_is_told
 
 __all__ = [
     "DELETE",
@@ -38,6 +39,7 @@ __all__ = [
     "LogFile",
     "LogName",
     "RawFooter",
+    "StoredParquet",
     "Torn",
     "avro_block",
     "base_file_name",

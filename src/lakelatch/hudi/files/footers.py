@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
-from ...errors import CorruptTableError
+from .stored_parquet import StoredParquet
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -34,19 +34,16 @@ class Footers:
             return self._kept.get(path)
 
     @contextmanager
-    def open(self, path: str, size: int) -> Iterator[pq.ParquetFile]:
+    def open(self, path: str, size: int) -> Iterator[StoredParquet]:
         """The file, for one thread; ``size`` in bytes, 0 where it is not known.
 
         Raises:
             StorageError: there is none.
-            CorruptTableError: as `torn_is_told`.
+            CorruptTableError: as `torn_is_told`, also while it is read.
         """
-        import pyarrow.parquet as pq
-
         with self._store.open(path, size=size or None) as stream, _native(stream) as source:
             known = self.get(path)
-            with torn_is_told(self._store, path):
-                file = pq.ParquetFile(source, metadata=known)
+            file = StoredParquet(self._store, path, source, metadata=known)
             if known is None:
                 with self._mutex:
                     self._kept[path] = file.metadata
@@ -61,24 +58,6 @@ class Footers:
             with self.open(path, size) as file:
                 found = file.metadata
         return found
-
-
-@contextmanager
-def torn_is_told(store: Store, path: str) -> Iterator[None]:
-    """Raise `CorruptTableError`, which names the file, where Arrow finds no whole Parquet file in the block."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except (pa.ArrowInvalid, OSError) as e:
-        if isinstance(e, OSError) and e.errno is not None:  # of the system
-            raise
-        raise CorruptTableError(
-            f"{path} of {store.url} is no whole Parquet file: {e}. Restore it from a copy, or go back to a savepoint; `lakelatch "
-            "check` lists all damage. Nothing landed",
-            path=path,
-            table=store.url,
-        ) from e
 
 
 @contextmanager

@@ -26,11 +26,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ...errors import CorruptTableError, StorageError, UnsupportedTableError
 from ...storage import Store
-from ..files import DELETE, NATURAL, BaseFile, Block, LogFile, Torn, read_blocks, torn_is_told
+from ..files import DELETE, NATURAL, BaseFile, Block, LogFile, StoredParquet, Torn, read_blocks
 from ..table import META_COLUMNS, RECORD_KEY, TableConfig
 from ..timeline import FileSlice
 from .dictionaries import plain
@@ -561,16 +560,15 @@ def _base(store: Store, group: FileSlice, wanted: Collection[str] | None) -> pa.
     if group.base is None:
         return None
     with store.open(group.base.path, size=group.base.size or None) as stream:
-        with torn_is_told(store, group.base.path):
-            file = _parquet_of(stream, group.base, wanted)
+        file = _parquet_of(store, stream, group.base, wanted)
         names = [n for n in file.schema_arrow.names if wanted is None or n in wanted]
         return file.read(names, use_threads=False)
 
 
-def _parquet_of(stream: IO[bytes], base: BaseFile, wanted: Collection[str] | None) -> pq.ParquetFile:
+def _parquet_of(store: Store, stream: IO[bytes], base: BaseFile, wanted: Collection[str] | None) -> StoredParquet:
     """A base file. Of a small one of which all is wanted the end is not read twice, for the footer and for the rows."""
     whole = wanted is None and base.size <= _WHOLE_BYTES
-    return pq.ParquetFile(pa.BufferReader(stream.read()) if whole else stream)
+    return StoredParquet(store, base.path, pa.BufferReader(stream.read()) if whole else stream)
 
 
 def alike(tables: Sequence[pa.Table]) -> list[pa.Table]:

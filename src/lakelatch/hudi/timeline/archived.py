@@ -27,7 +27,8 @@ from .instant import ACTIONS, COMMIT_ACTIONS, Instant, file_name, is_time
 if TYPE_CHECKING:
     from ...storage import Store
 
-_FILE = re.compile(r"(\d+)_(\d+)_(\d+)\.parquet")
+_NUMBER = re.compile("[0-9]{1,18}")
+_FILE = re.compile(r"([0-9]{1,18})_([0-9]{1,18})_([0-9]{1,18})\.parquet")
 _NAME = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z_.-]*")
 _TRIES = 20
 _TEXTS = ("instantTime", "completionTime", "action")
@@ -83,6 +84,8 @@ class History:
         version = self._largest() if stored is None else stored.body.decode(errors="replace")
         if not version:
             return Manifest()
+        if not _NUMBER.fullmatch(version):
+            raise self._damaged("_version_", "holds no number")
         name = f"manifest_{version}"
         stored = self._store.get(f"{self.folder}/{name}")
         if stored is None:
@@ -95,7 +98,7 @@ class History:
 
     def _largest(self) -> str:
         names = self._store.names(self.folder)
-        found = [n for name in names if (n := name.removeprefix("manifest_")) != name and n.isdigit()]
+        found = [n for name in names if (n := name.removeprefix("manifest_")) != name and _NUMBER.fullmatch(n)]
         return max(found, key=int, default="")
 
     def begun(self) -> bool:

@@ -45,7 +45,7 @@ COMMIT_ACTIONS = frozenset({"commit", "deltacommit", "replacecommit"})
 # A plan of a table service completes under the name of the commit that it makes.
 COMPLETED_AS = {"compaction": "commit", "logcompaction": "deltacommit", "clustering": "replacecommit"}
 
-_TIME = r"(?:\d{14}|\d{17})"
+_TIME = r"(?:[0-9]{14}|[0-9]{17})"
 _PENDING = re.compile(rf"({_TIME})\.(?:([a-z]+)\.)?(requested|inflight)")
 _COMPLETED = {1: re.compile(rf"({_TIME})()\.([a-z]+)"), 2: re.compile(rf"({_TIME})_({_TIME})\.([a-z]+)")}
 _ZEROS = f"{'0' * 17}_{'0' * 17}"
