@@ -141,6 +141,31 @@ def test_a_level_that_was_raised_meanwhile_counts(url):
             other.commit()
 
 
+def test_a_level_of_ones_own_does_not_outweigh_one_that_was_raised_meanwhile(url):
+    """A blind insert into what was read is a loss under serializable alone."""
+    with make(url) as table:
+        own = table.transaction(isolation="write-serializable")
+        sign_off(own, "a")
+        with table.transaction("insert") as blind:
+            blind.new_file("ward=x").write(DOCTORS.slice(0, 1).set_column(0, "id", pa.array(["c"])))
+        table.change_settings(isolation="serializable")
+        with pytest.raises(lakelatch.ConflictError, match="isolation serializable"):
+            own.commit()
+
+
+def test_keys_that_became_unique_meanwhile_end_who_has_not_noted_its_own(url):
+    """Both insert one new key, which only the later one has to tell."""
+    with make(url, unique_keys=False) as table:
+        late, first = table.transaction("insert"), table.transaction("insert")
+        for txn in (late, first):
+            txn.new_file("ward=y").write(pa.table({"id": ["c"], "ward": ["y"], "on_call": [True]}))
+        first.commit()
+        table.change_settings(unique_keys=True)
+        with pytest.raises(lakelatch.ConflictError, match="more is unique"):
+            late.commit()
+        assert table.read().to_arrow()["id"].to_pylist().count("c") == 1
+
+
 def test_two_first_files_of_one_bucket_conflict_and_of_two_do_not(url):
     with make(url, bucket_count=8, strategy="bucket") as table:
         first, same, other = (table.transaction("insert") for _ in range(3))

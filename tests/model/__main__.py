@@ -8,10 +8,11 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from math import inf
 
 from . import features
 from .cases import MISSING, SOUND, WIDE
-from .explore import Result, explore_wide
+from .explore import Result, explore
 from .features import FEATURES, search
 from .rules import Rules
 from .search import Search
@@ -25,7 +26,9 @@ def main() -> None:
     options = parser.parse_args()
     if options.wide:
         for name, bounds in WIDE.items():
-            _line(f"protocol: {name}", lambda bounds=bounds: explore_wide(Search(Rules(), bounds)))  # type: ignore[misc]
+            _line(
+                f"protocol: {name}", lambda bounds=bounds: explore(Search(Rules(), bounds), states_max=inf, wide=True)
+            )  # type: ignore[misc]
     else:
         for name, bounds in SOUND.items():
             _line(f"protocol: {name}", Search(Rules(), bounds).run)

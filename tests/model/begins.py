@@ -10,10 +10,12 @@ the slot and the place in the entry. All commits overlap with each other. A put 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
+
+from .explore import Bounded
 
 NOBODY = -1
 
@@ -111,11 +113,10 @@ class Bounds:
     gives_up: bool = True
 
 
-class Begins:
+class Begins(Bounded):
     """All behaviours within the bounds."""
 
-    def __init__(self, rules: Rules, bounds: Bounds) -> None:
-        self.rules, self.bounds = rules, bounds
+    processes = "askers"
 
     def start(self) -> State:
         b = self.bounds
@@ -123,19 +124,9 @@ class Begins:
         return State((Asker(),) * b.askers, (Entry("epoch"),), frozenset(), (), frozenset(), b.unknown, b.epochs,
                      b.settings, reserver, b.suspects)  # fmt: skip
 
-    def goals(self) -> dict[str, Callable[[State, State], bool]]:
-        """What must stay possible: everybody comes to an end."""
-        return {"everybody ends": lambda _s, t: all(p.at == "end" for p in t.askers)}
-
     def steps(self, s: State) -> Iterator[tuple[str, State]]:
-        for i, p in enumerate(s.askers):
-            for what, after in self._asker(s, i, p):
-                yield f"asker {i} {what}", after
-        for put in s.flying:
-            slot, entry = put
-            left = tuple(each for each in s.flying if each != put)
-            after = s._replace(flying=left, log=(*s.log, entry) if slot == len(s.log) else s.log)
-            yield f"a late put of {_told(entry)} meets slot {slot}", after
+        yield from self.each_moves(s, self._asker)
+        yield from self.late_puts(s, _told)
         if s.epochs:
             carried = tuple(each for _, each in _open(s.log).values()) if self.rules.carried else ()
             yield "an epoch ends", s._replace(log=(*s.log, Entry("epoch", carried)), epochs=s.epochs - 1)
@@ -157,7 +148,7 @@ class Begins:
             case "ask":
                 asked = Request(i, _epoch(s.log), _settled(s.log))
                 wait = p._replace(at="wait", asked=asked.epoch)
-                yield "puts its request", _with(s, i, wait, requests=s.requests | {asked})
+                yield "puts its request", self.moved(s, i, wait, requests=s.requests | {asked})
             case "wait":
                 yield from self._wait(s, i, p)
             case "put" | "doubt":
@@ -169,22 +160,22 @@ class Begins:
         begun = self._found(s.log, i, p.asked)
         if begun != NOBODY:
             base = begun // 4 + 1 if self.rules.base_of_entry else len(s.log)
-            yield f"finds that it has begun as {begun}", _with(s, i, p._replace(at="work", t=begun, base=base))
+            yield f"finds that it has begun as {begun}", self.moved(s, i, p._replace(at="work", t=begun, base=base))
             if self.rules.looks_in_vain:
                 return
         if not self.rules.told_by_log:
             for who, t in sorted(s.told):
                 if who == i:
-                    yield f"hears that it begins as {t}", _with(s, i, p._replace(at="work", t=t, base=t // 4 + 1))
+                    yield f"hears that it begins as {t}", self.moved(s, i, p._replace(at="work", t=t, base=t // 4 + 1))
         if self.bounds.gives_up and not p.leaves:
             left = p._replace(leaves=True) if self.rules.ends_by_abort else p._replace(at="end")
-            yield "is cancelled", _with(s, i, left)
+            yield "is cancelled", self.moved(s, i, left)
         if _epoch(s.log) != p.asked:
-            yield "asks in the next epoch", _with(s, i, p._replace(at="ask"))
+            yield "asks in the next epoch", self.moved(s, i, p._replace(at="ask"))
         for entry in self._entries(s, i, p):
             told = frozenset() if self.rules.told_by_log else s.told | _promised(entry, len(s.log))
             lead = p._replace(at="put", view=len(s.log), entry=entry)
-            yield f"decides on {_told(entry)}", _with(s, i, lead, told=told)
+            yield f"decides on {_told(entry)}", self.moved(s, i, lead, told=told)
 
     def _entries(self, s: State, i: int, p: Asker) -> Iterator[Entry]:
         """Its own begin, and any of those who ask."""
@@ -221,30 +212,30 @@ class Begins:
                 yield f"finds its entry in slot {slot}", self._landed(s, i, p, entry, slot)
             else:
                 back = "wait" if entry.kind == "begin" else "work"
-                yield "finds its slot taken", _with(s, i, p._replace(at=back, entry=None, view=0))
+                yield "finds its slot taken", self.moved(s, i, p._replace(at=back, entry=None, view=0))
             return
         if p.at == "doubt" and not self.rules.absence_is_no_answer:
-            yield "finds nothing in its slot and gives up", _with(s, i, p._replace(at="end", entry=None))
+            yield "finds nothing in its slot and gives up", self.moved(s, i, p._replace(at="end", entry=None))
             return
         after = s._replace(log=(*s.log, entry))
         yield f"puts {_told(entry)} into slot {slot}", self._landed(after, i, p, entry, slot)
         if p.at == "put" and s.unknown:
             flying = tuple(sorted((*s.flying, (slot, entry))))
-            doubts = _with(s, i, p._replace(at="doubt"), flying=flying, unknown=s.unknown - 1)
+            doubts = self.moved(s, i, p._replace(at="doubt"), flying=flying, unknown=s.unknown - 1)
             yield f"puts {_told(entry)} into slot {slot}: no answer", doubts
 
     def _landed(self, s: State, i: int, p: Asker, entry: Entry, slot: int) -> State:
         if entry.kind == "begin":
-            return _with(s, i, p._replace(at="work", entry=None, t=4 * slot, base=slot + 1))
-        return _with(s, i, p._replace(at="end", entry=None))
+            return self.moved(s, i, p._replace(at="work", entry=None, t=4 * slot, base=slot + 1))
+        return self.moved(s, i, p._replace(at="end", entry=None))
 
     def _work(self, s: State, i: int, p: Asker) -> Iterator[tuple[str, State]]:
         if p.t not in _open(s.log) and self.rules.told_by_log:
-            yield "finds itself ended", _with(s, i, p._replace(at="end"))
+            yield "finds itself ended", self.moved(s, i, p._replace(at="end"))
             return
         meets = any(e.kind == "commit" for e in s.log[p.base :])
         entry = Entry("abort" if p.leaves or meets else "commit", t=p.t)
-        yield f"decides on {_told(entry)}", _with(s, i, p._replace(at="put", view=len(s.log), entry=entry))
+        yield f"decides on {_told(entry)}", self.moved(s, i, p._replace(at="put", view=len(s.log), entry=entry))
 
     # --- the judge -------------------------------------------------------------------------------------------
 
@@ -315,7 +306,3 @@ def _promised(entry: Entry, slot: int) -> frozenset[tuple[int, int]]:
 
 def _told(entry: Entry) -> str:
     return f"{entry.kind}({', '.join(str(m.who) for m in entry.members) or entry.t})"
-
-
-def _with(s: State, i: int, p: Asker, **changed: object) -> State:
-    return s._replace(askers=(*s.askers[:i], p, *s.askers[i + 1 :]), **changed)  # type: ignore[arg-type]

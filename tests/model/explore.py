@@ -1,17 +1,18 @@
-"""Visits every state that a model can reach, nearest first, and shows the shortest way to a fault.
+"""The search of all models: visits every state that one can reach, nearest first, and shows the shortest way to a fault.
 
 A model has a start, steps, and a judge. A judge's answer of None stands for a mirror image of another state, which is
-not looked at again.
+not looked at again. `Bounded` is what models have in common.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 S = TypeVar("S", bound=Hashable)
+Goals = dict[str, Callable[[S, S], bool]]
 
 STATES_MAX = 5_000_000
 
@@ -29,6 +30,42 @@ class Model(Protocol[S]):
         """The first invariant that does not hold, or an empty text; None for the mirror image of another state."""
 
 
+class Bounded:
+    """All behaviours of one set of rules within one set of bounds, of processes that move one at a time.
+
+    A class that inherits names the field of its states that holds its processes.
+    """
+
+    processes: ClassVar[str] = "writers"
+
+    def __init__(self, rules: Any, bounds: Any) -> None:
+        self.rules, self.bounds = rules, bounds
+
+    def goals(self) -> Goals[Any]:
+        """What must stay possible: everybody comes to an end."""
+        return {"everybody ends": lambda _s, t: all(p.at == "end" for p in getattr(t, self.processes))}
+
+    def each_moves(self, s: Any, moves: Callable[[Any, int, Any], Iterable[tuple[str, S]]]) -> Iterator[tuple[str, S]]:
+        """The next states in which one of the processes has moved."""
+        one = self.processes.removesuffix("s")
+        for i, p in enumerate(getattr(s, self.processes)):
+            for what, after in moves(s, i, p):
+                yield f"{one} {i} {what}", after
+
+    def moved(self, s: Any, i: int, p: Any, **changed: object) -> Any:
+        """The state after that process has become ``p``."""
+        there = getattr(s, self.processes)
+        return s._replace(**{self.processes: (*there[:i], p, *there[i + 1 :]), **changed})
+
+    def late_puts(self, s: Any, told: Callable[[Any], str]) -> Iterator[tuple[str, Any]]:
+        """A put without an answer (``flying``: slot and entry) arrives, and counts if its slot is the next one."""
+        for put in s.flying:
+            slot, entry = put
+            left = tuple(each for each in s.flying if each != put)
+            after = s._replace(flying=left, log=(*s.log, entry) if slot == len(s.log) else s.log)
+            yield f"a late put of {told(entry)} meets slot {slot}", after
+
+
 @dataclass(frozen=True)
 class Result:
     """What a search found: nothing, or a fault with the shortest way to it."""
@@ -43,19 +80,18 @@ class Result:
 
 
 def explore(
-    model: Model[S],
-    *,
-    states_max: int = STATES_MAX,
-    goals: dict[str, Callable[[S, S], bool]] | None = None,
+    model: Model[S], *, states_max: float = STATES_MAX, goals: Goals[S] | None = None, wide: bool = False
 ) -> Result:
     """Visit every state until one is at fault.
 
     Args:
         goals: what must stay possible: in every state that is reached it is so (asked with that state twice), or some
             way leads to a step of which it is. So nobody waits in a circle, whoever else may go on.
+        wide: in a tenth of the memory: states are known by a 64-bit hash, and a fault comes without its trace.
     """
+    assert not (wide and goals), "which need the states themselves"
     start = model.start()
-    parents: dict[S, S | None] = {start: None}
+    parents: dict[S | int, S | None] = {hash(start) if wide else start: None}
     before: dict[S, list[S]] = {start: []}
     reaching: dict[str, set[S]] = {name: set() for name in goals or {}}
     queue = deque([start])
@@ -65,14 +101,14 @@ def explore(
             if goal(state, state):
                 reaching[name].add(state)
         for _, after in model.steps(state):
-            known = after in parents
-            if not known:
+            known = hash(after) if wide else after
+            if known not in parents:
                 fault = model.judge(after)
                 if fault is None:
                     continue
-                parents[after] = state
+                parents[known] = None if wide else state
                 if fault:
-                    return Result(len(parents), fault, _trace(model, parents, after))
+                    return Result(len(parents), fault, () if wide else _trace(model, parents, after))
                 queue.append(after)
             if goals:
                 before.setdefault(after, []).append(state)
@@ -83,29 +119,10 @@ def explore(
             raise RuntimeError(f"more than {states_max:,} states: the bounds are too wide")
     for name, found in reaching.items():
         _close(found, before)
-        for state in parents:
+        for state in before:
             if state not in found:
                 return Result(len(parents), f"from here on never again: {name}", _trace(model, parents, state))
     return Result(len(parents))
-
-
-def explore_wide(model: Model[S]) -> Result:
-    """The same in a tenth of the memory: states are known by a 64-bit hash, and a fault comes without its trace."""
-    start = model.start()
-    seen, queue = {hash(start)}, deque([start])
-    while queue:
-        for _, after in model.steps(queue.popleft()):
-            known = hash(after)
-            if known in seen:
-                continue
-            fault = model.judge(after)
-            if fault is None:
-                continue
-            seen.add(known)
-            if fault:
-                return Result(len(seen), fault)
-            queue.append(after)
-    return Result(len(seen))
 
 
 def _close(found: set[S], before: dict[S, list[S]]) -> None:
@@ -118,7 +135,7 @@ def _close(found: set[S], before: dict[S, list[S]]) -> None:
                 queue.append(earlier)
 
 
-def _trace(model: Model[S], parents: dict[S, S | None], last: S) -> tuple[str, ...]:
+def _trace(model: Model[S], parents: dict[S | int, S | None], last: S) -> tuple[str, ...]:
     lines: list[str] = []
     after, before = last, parents[last]
     while before is not None:

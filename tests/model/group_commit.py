@@ -11,10 +11,12 @@ and files are bit masks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import permutations
 from typing import NamedTuple
+
+from .explore import Bounded
 
 NOBODY = -1
 
@@ -127,32 +129,19 @@ class Bounds:
     gives_up: bool = True
 
 
-class GroupCommit:
+class GroupCommit(Bounded):
     """All behaviours within the bounds."""
-
-    def __init__(self, rules: Rules, bounds: Bounds) -> None:
-        self.rules, self.bounds = rules, bounds
 
     def start(self) -> State:
         first = "write" if self.rules.whole_before_request else "ask"
         writers = tuple(Writer(first, i) for i in range(self.bounds.writers))
         return State(writers, Cleaner("look" if self.bounds.cleaner else "done"), unknown=self.bounds.unknown)
 
-    def goals(self) -> dict[str, Callable[[State, State], bool]]:
-        """What must stay possible: everybody comes to an end."""
-        return {"everybody ends": lambda _s, t: all(p.at == "end" for p in t.writers)}
-
     def steps(self, s: State) -> Iterator[tuple[str, State]]:
-        for i, p in enumerate(s.writers):
-            for what, after in self._writer(s, i, p):
-                yield f"writer {i} {what}", after
+        yield from self.each_moves(s, self._writer)
         for what, after in self._cleaner(s, s.cleaner):
             yield f"cleaner {what}", after
-        for put in s.flying:
-            slot, entry = put
-            left = tuple(each for each in s.flying if each != put)
-            after = s._replace(flying=left, log=(*s.log, entry) if slot == len(s.log) else s.log)
-            yield f"a late put of {_told(entry)} meets slot {slot}", after
+        yield from self.late_puts(s, _told)
 
     # --- writers ---------------------------------------------------------------------------------------------
 
@@ -164,13 +153,16 @@ class GroupCommit:
                 base = len(s.log) + 1
                 yield (
                     "begins again",
-                    _with(s, i, p._replace(at="write" if whole else "ask", base=base), log=(*s.log, begun)),
+                    self.moved(s, i, p._replace(at="write" if whole else "ask", base=base), log=(*s.log, begun)),
                 )
             case "write":
-                yield "writes its file", _with(s, i, p._replace(at="ask" if whole else "wait"), files=s.files | file)
+                yield (
+                    "writes its file",
+                    self.moved(s, i, p._replace(at="ask" if whole else "wait"), files=s.files | file),
+                )
             case "ask":
                 asked = s.requests | {Request(p.txn, p.round, p.base)}
-                yield "puts its request", _with(s, i, p._replace(at="wait" if whole else "write"), requests=asked)
+                yield "puts its request", self.moved(s, i, p._replace(at="wait" if whole else "write"), requests=asked)
             case "wait":
                 yield from self._look(s, i, p)
             case "decide":
@@ -185,12 +177,12 @@ class GroupCommit:
     def _look(self, s: State, i: int, p: Writer) -> Iterator[tuple[str, State]]:
         committed, ended = _committed(s.log), _ended(s.log)
         if committed >> p.txn & 1 and self.rules.outcome_of_own:
-            yield "finds itself committed", _with(s, i, p._replace(at="publish", view=len(s.log), entry=None))
+            yield "finds itself committed", self.moved(s, i, p._replace(at="publish", view=len(s.log), entry=None))
             return
         if ended >> p.txn & 1 and self.rules.outcome_of_own:
             yield "finds itself ended", self._lost(s, i, p)
             return
-        yield f"reads to slot {len(s.log)}", _with(s, i, p._replace(at="decide", view=len(s.log), entry=None))
+        yield f"reads to slot {len(s.log)}", self.moved(s, i, p._replace(at="decide", view=len(s.log), entry=None))
         if self.bounds.gives_up and not self.rules.ends_by_abort:
             yield "gives up", self._lost(s, i, p)
         if s.refused >> p.txn & 1 and not self.rules.told_by_log:
@@ -207,9 +199,9 @@ class GroupCommit:
         if not self._passes(seen, (), own, own):
             if p.round + 1 < self.bounds.rounds:
                 merged = Writer("write", p.txn, p.round + 1, len(seen))
-                yield "merges again", _with(s, i, merged, files=s.files & ~_file(p.txn, p.round))
+                yield "merges again", self.moved(s, i, merged, files=s.files & ~_file(p.txn, p.round))
             else:
-                yield "has lost", _with(s, i, p._replace(at="put", entry=abort))
+                yield "has lost", self.moved(s, i, p._replace(at="put", entry=abort))
             return
         asking = sorted(r for r in s.requests if r.txn != p.txn and not self._out(seen, r))
         if not self.rules.request_as_it_is:  # a leader that keeps one slot for each transaction
@@ -225,10 +217,10 @@ class GroupCommit:
                         refused |= 1 << each.txn
                 choices.add((Entry("commit", tuple(members)), 0 if self.rules.told_by_log else refused))
         for entry, refused in sorted(choices):
-            moved = _with(s, i, p._replace(at="put", entry=entry), refused=s.refused | refused)
+            moved = self.moved(s, i, p._replace(at="put", entry=entry), refused=s.refused | refused)
             yield f"decides on {_told(entry)}", moved
         if self.bounds.gives_up:
-            yield "gives up by its abort entry", _with(s, i, p._replace(at="put", entry=abort))
+            yield "gives up by its abort entry", self.moved(s, i, p._replace(at="put", entry=abort))
 
     def _out(self, seen: tuple[Entry, ...], request: Request) -> bool:
         return self.rules.open_only and bool((_committed(seen) | _ended(seen)) >> request.txn & 1)
@@ -265,17 +257,17 @@ class GroupCommit:
             if s.log[slot] == entry:
                 yield f"finds its entry in slot {slot}", self._landed(s, i, p, entry)
             else:
-                yield "finds its slot taken", _with(s, i, p._replace(at="wait", entry=None, view=0))
+                yield "finds its slot taken", self.moved(s, i, p._replace(at="wait", entry=None, view=0))
             return
         if p.at == "doubt" and not self.rules.absence_is_no_answer:
             yield "finds nothing in its slot and gives up", self._lost(s, i, p)
             return
         if p.at == "doubt" and not self.rules.repeats_its_entry:
-            yield "chooses again", _with(s, i, p._replace(at="decide", entry=None))
+            yield "chooses again", self.moved(s, i, p._replace(at="decide", entry=None))
         yield f"puts {_told(entry)} into slot {slot}", self._landed(s._replace(log=(*s.log, entry)), i, p, entry)
         if p.at == "put" and s.unknown:
             flying = tuple(sorted((*s.flying, (slot, entry))))
-            doubts = _with(s, i, p._replace(at="doubt"), flying=flying, unknown=s.unknown - 1)
+            doubts = self.moved(s, i, p._replace(at="doubt"), flying=flying, unknown=s.unknown - 1)
             yield f"puts {_told(entry)} into slot {slot}: no answer", doubts
         if p.at == "doubt" and entry.kind == "commit":
             abort = Entry("abort", (own,))
@@ -284,7 +276,7 @@ class GroupCommit:
     def _landed(self, s: State, i: int, p: Writer, entry: Entry) -> State:
         if entry.kind == "abort":
             return self._lost(s, i, p)
-        return _with(s, i, p._replace(at="publish", entry=None, view=len(s.log)))
+        return self.moved(s, i, p._replace(at="publish", entry=None, view=len(s.log)))
 
     def _publish(self, s: State, i: int, p: Writer) -> Iterator[tuple[str, State]]:
         """What is committed up to the own entry, one instant a step; then the caller hears of it."""
@@ -294,7 +286,7 @@ class GroupCommit:
             if not s.published >> member.txn & 1:
                 yield f"publishes {member.txn}", s._replace(published=s.published | 1 << member.txn)
                 return
-        ended = _with(s, i, Writer("end", p.txn), acknowledged=s.acknowledged | 1 << p.txn)
+        ended = self.moved(s, i, Writer("end", p.txn), acknowledged=s.acknowledged | 1 << p.txn)
         yield "tells its caller that it has landed", ended
 
     def _unpublished(self, s: State, seen: tuple[Entry, ...]) -> int:
@@ -309,12 +301,12 @@ class GroupCommit:
         return next(m.txn for m in members if not s.published >> m.txn & 1)
 
     def _lost(self, s: State, i: int, p: Writer) -> State:
-        return _with(s, i, p._replace(at="undo", entry=None, view=0), told_lost=s.told_lost | 1 << p.txn)
+        return self.moved(s, i, p._replace(at="undo", entry=None, view=0), told_lost=s.told_lost | 1 << p.txn)
 
     def _next(self, s: State, i: int, p: Writer) -> State:
         after = p.txn + self.bounds.writers
         again = after < self.bounds.writers * self.bounds.attempts
-        return _with(s, i, Writer("begin", after) if again else Writer("end", p.txn))
+        return self.moved(s, i, Writer("begin", after) if again else Writer("end", p.txn))
 
     # --- the cleaner -----------------------------------------------------------------------------------------
 
@@ -388,7 +380,3 @@ def _bits(txns: Iterator[int]) -> int:
 
 def _told(entry: Entry) -> str:
     return f"{entry.kind}({', '.join(str(m.txn) for m in entry.members)})"
-
-
-def _with(s: State, i: int, p: Writer, **changed: object) -> State:
-    return s._replace(writers=(*s.writers[:i], p, *s.writers[i + 1 :]), **changed)  # type: ignore[arg-type]

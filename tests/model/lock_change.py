@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from .explore import Bounded
+
 NOBODY = -1
 FOREIGN = -2
 X, Y = 0, 1
@@ -98,11 +100,10 @@ class Bounds:
     """Somebody else holds Y for ever. Whoever changes the lock gives up then; else nobody does."""
 
 
-class LockChange:
+class LockChange(Bounded):
     """All behaviours within the bounds."""
 
-    def __init__(self, rules: Rules, bounds: Bounds) -> None:
-        self.rules, self.bounds = rules, bounds
+    processes = "processes"
 
     def start(self) -> State:
         b = self.bounds
@@ -130,14 +131,14 @@ class LockChange:
         match p.at:
             case "idle":
                 at = "want second" if changes and not self.rules.old_taken else "want"
-                yield "reads the log", self._with(s, i, Process(at, s.log))
+                yield "reads the log", self.moved(s, i, Process(at, s.log))
             case "want":
                 if s.servers[p.seen.lock].holder == NOBODY:
                     after, lease = self._granted(s, i, p.seen.lock)
                     behind = lease.token <= p.seen.token
                     yield (
                         f"takes {'XY'[p.seen.lock]}",
-                        self._with(
+                        self.moved(
                             after, i, p._replace(at="behind" if behind else "check" if changes else "hold", lease=lease)
                         ),
                     )
@@ -156,16 +157,16 @@ class LockChange:
                 if not self._may(s, p.lease, p.seen) and self.rules.certain_before_second:
                     yield "finds that its lock does not count", self._given_back(s, i, "idle")
                 elif (s.log if self.rules.certain_before_second else p.seen).lock == target or not self.rules.new_taken:
-                    yield "goes on", self._with(s, i, p._replace(at="change"))
+                    yield "goes on", self.moved(s, i, p._replace(at="change"))
                 else:
-                    yield "goes on", self._with(s, i, p._replace(at="want second"))
+                    yield "goes on", self.moved(s, i, p._replace(at="want second"))
             case "want second":
                 target = self.bounds.changers[i - self.bounds.committers]
                 if s.servers[target].holder == NOBODY:
                     after, lease = self._granted(s, i, target)
-                    yield f"takes {'XY'[target]}, too", self._with(after, i, p._replace(at="change", second=lease))
+                    yield f"takes {'XY'[target]}, too", self.moved(after, i, p._replace(at="change", second=lease))
                 elif p.lease is not None and p.lease.lock == target:
-                    yield "has that already", self._with(s, i, p._replace(at="change"))
+                    yield "has that already", self.moved(s, i, p._replace(at="change"))
                 if self.bounds.stuck:
                     yield "gives up", self._given_back(s, i, "end")
             case "change":
@@ -225,7 +226,7 @@ class LockChange:
         for lease in (s.processes[i].lease, s.processes[i].second):
             if lease is not None and servers[lease.lock] == Server(i, lease.token):
                 servers[lease.lock] = Server(NOBODY, servers[lease.lock].last)
-        return self._with(s._replace(servers=(servers[X], servers[Y])), i, Process(at))
+        return self.moved(s._replace(servers=(servers[X], servers[Y])), i, Process(at))
 
     def _weather(self, s: State) -> Iterator[tuple[str, State]]:
         for lock, server in enumerate(s.servers):
@@ -236,7 +237,7 @@ class LockChange:
                 freed[lock] = Server(NOBODY, server.last)
                 p = s.processes[server.holder]
                 lost = p._replace(lease=_ended(p.lease, lock, server.last), second=_ended(p.second, lock, server.last))
-                after = self._with(s._replace(servers=(freed[X], freed[Y]), endings=s.endings - 1), server.holder, lost)
+                after = self.moved(s._replace(servers=(freed[X], freed[Y]), endings=s.endings - 1), server.holder, lost)
                 yield f"the lease on {name} ends", _tidy(after)
             if s.repeats:
                 freed[lock] = Server(NOBODY, (server.last[0], server.last[1] - 1))
@@ -254,9 +255,6 @@ class LockChange:
     def judge(self, s: State) -> str:
         """The first promise that is broken."""
         return s.fault
-
-    def _with(self, s: State, i: int, p: Process) -> State:
-        return s._replace(processes=(*s.processes[:i], p, *s.processes[i + 1 :]))
 
 
 def _ended(lease: Lease | None, lock: int, token: Token) -> Lease | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from .explore import Bounded
 from .rebase_judge import judge
 from .rebase_state import Bounds, Commit, File, G, Ghost, Group, Path, Rules, State, U, Writer, current, row, slices
 
@@ -12,11 +13,12 @@ __all__ = ["Bounds", "Rebase", "Rules"]
 Steps = Iterator[tuple[str, State]]
 
 
-class Rebase:
+class Rebase(Bounded):
     """All behaviours within the bounds. ``seek`` makes a fault of what ought to be possible."""
 
     def __init__(self, rules: Rules, bounds: Bounds, *, seek: bool = False) -> None:
-        self.rules, self.bounds, self.seek = rules, bounds, seek
+        super().__init__(rules, bounds)
+        self.seek = seek
 
     def start(self) -> State:
         base = [Path((home, 0, 0), 0, 0) for home in (G, U)]
@@ -24,14 +26,8 @@ class Rebase:
         files = frozenset(File(path, 0) for path in base)
         return State(1, (first,), files, (Writer(),) * self.bounds.writers, left=self.bounds.sweeps)
 
-    def goals(self) -> dict[str, Callable[[State, State], bool]]:
-        """What must stay possible: everybody comes to an end."""
-        return {"everybody ends": lambda _s, t: all(p.at == "end" for p in t.writers)}
-
     def steps(self, s: State) -> Steps:
-        for i, p in enumerate(s.writers):
-            for what, after in self._writer(s, i, p):
-                yield f"writer {i} {what}", after
+        yield from self.each_moves(s, self._writer)
         if self.bounds.ghost:
             yield from self._ghost(s)
         if self.bounds.sweeps:
@@ -43,9 +39,7 @@ class Rebase:
         over = self.bounds.overwriter and i == self.bounds.writers - 1
 
         def move(after: State, **changed: object) -> State:
-            moved = p._replace(**changed)  # type: ignore[arg-type]
-            writers = (*after.writers[:i], moved, *after.writers[i + 1 :])
-            return after._replace(writers=writers)
+            return self.moved(after, i, p._replace(**changed))  # type: ignore[arg-type, no-any-return]
 
         match p.at:
             case "begin":
@@ -122,7 +116,7 @@ class Rebase:
     def _stopped(self, s: State, i: int, p: Writer) -> State:
         """Somebody has ended it, and sweeps; it does so, too, because it may have put something after that."""
         ended = Writer("undo", p.t, p.round)
-        return s._replace(writers=(*s.writers[:i], ended, *s.writers[i + 1 :]), told_lost=s.told_lost | 1 << i)
+        return self.moved(s, i, ended, told_lost=s.told_lost | 1 << i)
 
     def _merged(self, s: State, p: Writer) -> dict[str, int]:
         """Off: what is committed while a round is written counts as merged."""

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from .explore import Bounded
+
 NOBODY = -1
 
 
@@ -99,11 +101,11 @@ class Bounds:
     epochs: int = 0
 
 
-class Reservations:
+class Reservations(Bounded):
     """All behaviours within the bounds."""
 
     def __init__(self, rules: Rules, bounds: Bounds) -> None:
-        self.rules, self.bounds = rules, bounds
+        super().__init__(rules, bounds)
         self.fair = len(set(bounds.priorities)) < 2 and not bounds.services
 
     def start(self) -> State:
@@ -135,33 +137,33 @@ class Reservations:
             case "idle":
                 if self.bounds.lock_first >> i & 1:
                     if s.lock == NOBODY and (not rules.lock_after_wait or not self._waits_to_begin(s, i, wants)):
-                        yield "takes the lock", self._with(s, i, p._replace(at="begin"), lock=i)
+                        yield "takes the lock", self.moved(s, i, p._replace(at="begin"), lock=i)
                 elif not self._waits_to_begin(s, i, wants):
                     if rules.looked_at_slot:
                         yield "begins", self._begun(s, i, p, wants=wants)
                     else:
-                        yield "finds nobody in the way", self._with(s, i, p._replace(at="begin"))
+                        yield "finds nobody in the way", self.moved(s, i, p._replace(at="begin"))
             case "begin":
                 if s.lock == i and self._waits_to_begin(s, i, wants):
                     if rules.lock_after_wait:
-                        yield "gives the lock back", self._with(s, i, p._replace(at="idle"), lock=NOBODY)
+                        yield "gives the lock back", self.moved(s, i, p._replace(at="idle"), lock=NOBODY)
                 else:
                     yield "begins", self._begun(s, i, p, wants=wants)
             case "reserve":
-                yield "reserves", self._with(s, i, p._replace(at="open", reserved=True))
+                yield "reserves", self.moved(s, i, p._replace(at="open", reserved=True))
             case "open":
                 if s.lock == NOBODY:
-                    yield "takes the lock", self._with(s, i, p._replace(at="locked"), lock=i)
+                    yield "takes the lock", self.moved(s, i, p._replace(at="locked"), lock=i)
             case "locked":
                 yield from self._decide(s, i, p)
             case "waiting":
                 if not self._in_the_way(s, i):
-                    yield "has waited", self._with(s, i, p._replace(at="locked" if s.lock == i else "open"))
+                    yield "has waited", self.moved(s, i, p._replace(at="locked" if s.lock == i else "open"))
         yield from self._weather(s, i, p)
 
     def _weather(self, s: State, i: int, p: Writer) -> Iterator[tuple[str, State]]:
         if s.deaths:
-            yield "dies", self._with(s, i, p._replace(dead=True), deaths=s.deaths - 1)
+            yield "dies", self.moved(s, i, p._replace(dead=True), deaths=s.deaths - 1)
         if s.suspects and p.open and s.lock != i:
             yield "is taken for dead", self._again(s, i, p)._replace(suspects=s.suspects - 1)
         if s.expiries and p.at == "waiting":
@@ -170,14 +172,14 @@ class Reservations:
                     patient = p._replace(ignores=p.ignores | 1 << j)
                     yield (
                         f"has seen the reservation of {j} too long",
-                        self._with(s, i, patient, expiries=s.expiries - 1),
+                        self.moved(s, i, patient, expiries=s.expiries - 1),
                     )
 
     def _dead(self, s: State, i: int, p: Writer) -> Iterator[tuple[str, State]]:
         if s.lock == i:
             yield "(dead) has no lease any more", s._replace(lock=NOBODY)
         elif p.open and self.rules.dead_are_ended:
-            yield "(dead) is rolled back", self._with(s, i, Writer("end", dead=True))
+            yield "(dead) is rolled back", self.moved(s, i, Writer("end", dead=True))
 
     def _begun(self, s: State, i: int, p: Writer, *, wants: bool) -> State:
         newest = max(max(q.age, q.first) for q in s.writers) + 1
@@ -190,7 +192,7 @@ class Reservations:
         me = p._replace(at=at, age=age, first=first, open=True, reserved=reserved, met=False)
         ahead = sum(1 << j for j in range(len(s.writers)) if j != i and self._open_before(s, j, me))
         writers = tuple(q._replace(ahead=q.ahead & ~(1 << i), ignores=q.ignores & ~(1 << i)) for q in s.writers)
-        return self._with(s._replace(writers=writers), i, me._replace(ahead=ahead if wants else 0))
+        return self.moved(s._replace(writers=writers), i, me._replace(ahead=ahead if wants else 0))
 
     def _open_before(self, s: State, j: int, me: Writer) -> bool:
         other = s.writers[j]
@@ -201,16 +203,16 @@ class Reservations:
             yield "loses", self._again(s, i, p)._replace(lock=NOBODY)
         elif self._in_the_way(s, i):
             lock = NOBODY if self.rules.waits_outside else i
-            yield "waits", self._with(s, i, p._replace(at="waiting"), lock=lock)
+            yield "waits", self.moved(s, i, p._replace(at="waiting"), lock=lock)
         else:
-            landed = self._with(s, i, Writer(), lock=NOBODY, fault=self._fault_of_landing(s, i, p))
+            landed = self.moved(s, i, Writer(), lock=NOBODY, fault=self._fault_of_landing(s, i, p))
             writers = [
                 q._replace(met=True) if q.open and self._overlap(i, j) else q for j, q in enumerate(landed.writers)
             ]
             yield "lands", landed._replace(writers=tuple(writers))
 
     def _again(self, s: State, i: int, p: Writer) -> State:
-        return self._with(s, i, Writer(again=True, first=p.first, age=p.first if self.rules.age_kept else NOBODY))
+        return self.moved(s, i, Writer(again=True, first=p.first, age=p.first if self.rules.age_kept else NOBODY))
 
     # --- who goes first --------------------------------------------------------------------------------------
 
@@ -288,9 +290,6 @@ class Reservations:
         return ""
 
     # --- states ----------------------------------------------------------------------------------------------
-
-    def _with(self, s: State, i: int, p: Writer, **changed: object) -> State:
-        return s._replace(writers=(*s.writers[:i], p, *s.writers[i + 1 :]), **changed)  # type: ignore[arg-type]
 
     def _tidy(self, s: State) -> State:
         """Ages as ranks: only their order matters."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .explore import STATES_MAX, Result, explore
+from .explore import STATES_MAX, Bounded, Result, explore
 from .log import Log
 from .others import CleanerSteps, ReaderSteps
 from .rules import Bounds, Rules
@@ -12,10 +12,13 @@ from .state import Cleaner, State, World, Writer, bit
 from .writer import WriterSteps
 
 
-class Search:
+class Search(Bounded):
     """All behaviours of one set of rules within one set of bounds."""
 
+    processes = "processes"
+
     def __init__(self, rules: Rules, bounds: Bounds) -> None:
+        super().__init__(rules, bounds)
         self.world = World(rules, bounds)
         self._writer, self._cleaner = WriterSteps(self.world), CleanerSteps(self.world)
         self._reader = ReaderSteps(self.world)

@@ -8,9 +8,11 @@ completed instants. Sets of writers are bit masks; ours come first, the stranger
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from .explore import Bounded
 
 NOBODY = -1
 
@@ -88,18 +90,11 @@ class Bounds:
     helper: bool = False
 
 
-class Stranger:
+class Stranger(Bounded):
     """All behaviours within the bounds."""
-
-    def __init__(self, rules: Rules, bounds: Bounds) -> None:
-        self.rules, self.bounds = rules, bounds
 
     def start(self) -> State:
         return State((Writer(),) * (self.bounds.ours + 1), endings=self.bounds.endings)
-
-    def goals(self) -> dict[str, Callable[[State, State], bool]]:
-        """What must stay possible: everybody comes to an end."""
-        return {"everybody ends": lambda _s, t: all(p.at == "end" for p in t.writers)}
 
     def steps(self, s: State) -> Iterator[tuple[str, State]]:
         for i, p in enumerate(s.writers[:-1]):
@@ -121,30 +116,30 @@ class Stranger:
         match p.at:
             case "begin":
                 if not self.rules.begun_under_lock:
-                    yield "picks its T", self._with(s, i, p._replace(at="late", t=s.times), times=s.times + 1)
+                    yield "picks its T", self.moved(s, i, p._replace(at="late", t=s.times), times=s.times + 1)
                 elif s.lock == NOBODY:
                     begun = p._replace(at="write", t=s.times, seen=_set(s.completed))
                     yield (
                         "takes the lock and begins",
-                        self._with(s, i, begun, times=s.times + 1, requested=s.requested | bit),
+                        self.moved(s, i, begun, times=s.times + 1, requested=s.requested | bit),
                     )
             case "late":
                 begun = p._replace(at="write", seen=_set(s.completed))
-                yield "puts its begin entry and request", self._with(s, i, begun, requested=s.requested | bit)
+                yield "puts its begin entry and request", self.moved(s, i, begun, requested=s.requested | bit)
             case "write":
-                yield "writes its file", self._with(s, i, p._replace(at="lock"), files=s.files | bit)
+                yield "writes its file", self.moved(s, i, p._replace(at="lock"), files=s.files | bit)
             case "lock" | "lock again":
                 if s.lock == NOBODY:
                     at = "publish" if p.at == "lock again" and not self.rules.validated_again else "decide"
-                    yield "takes the lock", self._with(s, i, p._replace(at=at), lock=i)
+                    yield "takes the lock", self.moved(s, i, p._replace(at=at), lock=i)
             case "decide":
                 if s.lock != i:
-                    yield "finds its lease ended", self._with(s, i, p._replace(at="lock"))
+                    yield "finds its lease ended", self.moved(s, i, p._replace(at="lock"))
                 elif i in s.completed:
                     known = s._replace(lock=NOBODY, acknowledged=s.acknowledged | bit)
-                    yield "finds itself published", self._with(known, i, p._replace(at="end"))
+                    yield "finds itself published", self.moved(known, i, p._replace(at="end"))
                 elif self._may(s, i, p):
-                    yield "puts its commit entry", self._with(s, i, p._replace(at="publish"), intended=s.intended | bit)
+                    yield "puts its commit entry", self.moved(s, i, p._replace(at="publish"), intended=s.intended | bit)
                 else:
                     yield "loses", self._lost(s, i, p)
             case "publish":
@@ -155,7 +150,7 @@ class Stranger:
                         lock = NOBODY if s.lock == i else s.lock
                         yield (
                             "publishes",
-                            self._with(
+                            self.moved(
                                 s,
                                 i,
                                 p._replace(at="end"),
@@ -165,7 +160,7 @@ class Stranger:
                             ),
                         )
                 else:
-                    yield "finds its lease ended", self._with(s, i, p._replace(at="lock again"))
+                    yield "finds its lease ended", self.moved(s, i, p._replace(at="lock again"))
         if (
             (self.bounds.rolls_back or self.bounds.helper)
             and p.at not in ("begin", "late", "end")
@@ -183,7 +178,7 @@ class Stranger:
     def _lost(self, s: State, i: int, p: Writer) -> State:
         """abort(T), then the files, then the pending instant; the lock goes back."""
         bit = 1 << i
-        return self._with(
+        return self.moved(
             s, i, p._replace(at="end"), lock=NOBODY if s.lock == i else s.lock, ended=s.ended | bit,
             files=s.files & ~bit, requested=s.requested & ~bit, told_lost=s.told_lost | bit,
         )  # fmt: skip
@@ -215,17 +210,17 @@ class Stranger:
                 if s.lock == NOBODY:
                     newest = max((s.writers[j].t for j in s.completed), default=NOBODY)
                     begun = Writer("write", s.times, _set(s.completed), newest, s.requested & ~_set(s.completed))
-                    yield "begins", self._with(s, i, begun, times=s.times + 1)
+                    yield "begins", self.moved(s, i, begun, times=s.times + 1)
             case "write":
-                yield "writes its file", self._with(s, i, p._replace(at="commit"), files=s.files | bit)
+                yield "writes its file", self.moved(s, i, p._replace(at="commit"), files=s.files | bit)
             case "commit":
                 if s.lock == NOBODY:
                     # Measured: it compares with what is newer than the newest that it knew, and with what was pending.
                     new = [j for j in s.completed if s.writers[j].t > p.newest or p.pending >> j & 1]
                     if any(not p.seen >> j & 1 for j in new):
-                        yield "loses", self._with(s, i, p._replace(at="end"), files=s.files & ~bit)
+                        yield "loses", self.moved(s, i, p._replace(at="end"), files=s.files & ~bit)
                     else:
-                        yield "publishes", self._with(s, i, p._replace(at="end"), completed=(*s.completed, i))
+                        yield "publishes", self.moved(s, i, p._replace(at="end"), completed=(*s.completed, i))
 
     def _rolls_back(self, s: State) -> Iterator[tuple[str, State]]:
         at, target = s.target
@@ -275,9 +270,6 @@ class Stranger:
         if not self.rules.readers_wait and s.intended & (s.ended | ~s.files) & ~landed:
             return "a reader has shown what never landed"
         return ""
-
-    def _with(self, s: State, i: int, p: Writer, **changed: object) -> State:
-        return s._replace(writers=(*s.writers[:i], p, *s.writers[i + 1 :]), **changed)  # type: ignore[arg-type]
 
 
 def _set(writers: tuple[int, ...]) -> int:

@@ -24,11 +24,11 @@ from lakelatch.hudi.timeline.commit_metadata import WriteStat
 from lakelatch.hudi.timeline.instant import file_name
 from lakelatch.occ.landing import landing as landing_module
 from lakelatch.occ.landing.landing import Landing
-from lakelatch.occ.liveness.heartbeat import HeartbeatObserver, heartbeat_path
+from lakelatch.occ.liveness.heartbeat import HeartbeatObserver, HeartbeatSender, heartbeat_path
 from lakelatch.occ.liveness.markers import delete_announced, list_markers
 from lakelatch.occ.liveness.rollback import FailedWriteCleaner
 from lakelatch.occ.log.commit_log import CommitLog
-from lakelatch.occ.log.epochs import LOG
+from lakelatch.occ.log.epochs import LOG, epochs, slot_path
 from lakelatch.occ.session import session as session_module
 from lakelatch.occ.staging import data_file as basefile
 from lakelatch.occ.staging.base_file import BaseFileWriter
@@ -155,6 +155,7 @@ def test_trap_5_an_archived_commit_is_no_rollback(world):
     w.store.add(Refuse(On("delete"), forever=True))  # killed before it deletes its markers
     old = w.add("a").instant
     w.die()
+    x.table.session.log.catch_up()
     x.table.session.log.close_epoch()
     x.add("b")
     for instant in list((world.folder / ".hoodie/timeline").glob("2*")):  # as another engine's archival does
@@ -164,6 +165,26 @@ def test_trap_5_an_archived_commit_is_no_rollback(world):
         cleaner.table.rollback_failed_writes(wait=True)
         assert content(cleaner.table) == dict.fromkeys(BEGUN, 1)
     assert independent_content(world.folder) == dict.fromkeys(BEGUN, 1)
+
+
+def test_trap_5_a_begin_alone_is_no_rollback_of_one_older_than_the_timeline(world):
+    """Guards: the commit entry is lost and its instant archived, so the begin that is left says nothing of the end."""
+    w, x = world.writer("W"), world.writer("X", host="host-b")
+    w.store.add(Refuse(On("delete"), forever=True))  # killed before it deletes its markers
+    old = w.add("a")
+    w.die()
+    x.table.session.log.catch_up()
+    x.table.session.log.close_epoch()
+    x.add("b")
+    assert x.store.inner.delete(slot_path(epochs(x.store)[0], old.slot)) is Outcome.DONE
+    for instant in list((world.folder / ".hoodie/timeline").glob("2*")):
+        if instant.name[:17] <= old.instant:
+            instant.unlink()
+    later = world.writer("later", host="host-c")
+    assert later.table.session.log.outcome(old.instant) == "rollback"
+    later.table.rollback_failed_writes(wait=True)
+    later.table.clean(retain_commits=100)
+    assert content(later.table) == independent_content(world.folder) == dict.fromkeys(BEGUN, 1)
 
 
 def test_trap_7_a_rollback_outlives_the_epoch_that_holds_it(world):
@@ -403,17 +424,20 @@ def test_trap_11_a_late_file_of_an_earlier_round_is_in_a_group_that_is_replaced(
     assert world.content() == independent_content(world.folder) == BEGUN | {"a0": 5, "a1": 7}
 
 
-def test_trap_11_a_group_in_which_nothing_is_left_to_change_is_replaced_too(world):
+@pytest.mark.parametrize("elsewhere", ["kept as it was", "merged again"])
+def test_trap_11_a_group_in_which_nothing_is_left_to_change_is_replaced_too(world, elsewhere):
     """Guards: else a late file of the first round would be the newest of its group, and hide what the winner did."""
     w, x = world.writer("W"), world.writer("X")
     with x.table.transaction("upsert") as more:
         more.upsert(rows("a", {"a3": 1}))
+        more.upsert(rows("b", {"b3": 1}))
     winner = x.table.transaction("delete")
-    winner.delete(pa.table({"id": ["a0", "a1"]}))
+    winner.delete(pa.table({"id": ["a0", "a1"] + (["b3"] if elsewhere == "merged again" else [])}))
     ours = w.table.transaction("delete")
     ours.delete(pa.table({"id": ["a0", "b0"]}))
     rebase_beside_a_late_attempt(world, winner, ours, rows("a", {"a1": 0, "a3": 1}))
-    assert world.content() == independent_content(world.folder) == {"a3": 1, "b1": 0}
+    left = {"a3": 1, "b1": 0} | ({"b3": 1} if elsewhere == "kept as it was" else {})
+    assert world.content() == independent_content(world.folder) == left
 
 
 # --- 12 (part) ------------------------------------------------------------------------------------------------
@@ -498,6 +522,23 @@ def test_trap_13_a_slow_look_makes_nobody_silent(world):
     assert look(timeout_s, timeout_s) == 0, "the looks themselves took that long"
     r.env.suspend(5.0)
     assert look(0, 0) == 2 * timeout_s + 5.0
+
+
+def test_trap_13_a_beat_is_as_old_as_its_sending(world):
+    """Guards: others may have seen the beat before from its sending to the moment at which the next one is answered."""
+    w = world.writer("W")
+    sender = HeartbeatSender(w.store, w.env, interval_s=1e9)
+    slow = On("put_if_absent", heartbeat_path("T")), On("replace_if_match", heartbeat_path("T"))
+    for each in slow:
+        w.store.add(Pause(each, call=lambda: w.env.suspend(30.0)))
+    sender.start("T")
+    assert sender.longest_silence_s("T") == 30.0
+    w.env.suspend(10.0)
+    sender.beat()
+    assert sender.longest_silence_s("T") == 70.0
+    w.env.suspend(45.0)
+    assert sender.longest_silence_s("T") == 75.0, "30 of them before the answer"
+    sender.close()
 
 
 # --- 14 -------------------------------------------------------------------------------------------------------

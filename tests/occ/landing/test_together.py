@@ -16,13 +16,13 @@ from lakelatch import sql
 from lakelatch.hudi.timeline import TIMELINE
 from lakelatch.occ.check.check import check
 from lakelatch.occ.entries import entries as words
-from lakelatch.occ.entries.entries import GroupCommit, decode
+from lakelatch.occ.entries.entries import Commit, GroupCommit, decode
 from lakelatch.occ.entries.requests import REQUEST_BYTES, REQUESTS, Request
 from lakelatch.occ.history.events import follow
 from lakelatch.occ.landing import together
 from lakelatch.occ.landing.yielding import merge_again
 from lakelatch.occ.liveness.heartbeat import HEARTBEATS
-from lakelatch.occ.log.commit_log import Follower
+from lakelatch.occ.log.commit_log import _RECENT, Follower, Recent
 from lakelatch.occ.log.epochs import LOG
 from lakelatch.occ.log.publisher import Publisher
 from lakelatch.occ.rebase import MergeAgain
@@ -312,6 +312,40 @@ def test_no_member_is_published_before_its_leader(far_world):
     assert shown(far_world, txns) == [True, True, True]
     with far_world.fresh() as table:
         check_sound(table)
+
+
+def test_a_member_publishes_those_before_it_and_none_behind(world):
+    """The leader died before it could: who publishes its own alone would show a later commit first."""
+    leader = world.writer("C")
+    txns = led_by(leader, world)
+    leader.store.add(Refuse(On("put_if_absent", f"timeline/{txns[0].instant}_"), forever=True))
+    assert not leads(leader, txns[0]).published
+    assert shown(world, txns) == [False, False, False]
+    assert txns[1].commit().published
+    assert shown(world, txns) == [True, True, False]
+    assert txns[2].commit().published
+    assert shown(world, txns) == [True, True, True]
+
+
+# --- what a handle remembers ---------------------------------------------------------------------------------------------
+
+
+def landed_at(slot: int, place: int = 0) -> Commit:
+    return Commit(f"T{slot}-{place}", f"C{slot}-{place}", "commit", "INSERT", "W", 0, slot=slot, place=place)
+
+
+@pytest.mark.parametrize("several", [1, 2])
+def test_what_is_forgotten_is_not_told_of_as_if_nothing_had_landed(several: int):
+    """One commit too many has come, and the oldest goes; if its entry has another one, that slot is not known whole."""
+    landed = [landed_at(number // several, number % several) for number in range(_RECENT + 1)]
+    recent = Recent()
+    recent.begin_at(0)
+    for each in landed[:-1]:
+        recent.add(each)
+    assert recent.since(0) == landed[:-1]
+    recent.add(landed[-1])
+    assert recent.since(0) is None
+    assert recent.since(1) == landed[several:]
 
 
 def test_a_dead_members_commit_lands_whole(world):

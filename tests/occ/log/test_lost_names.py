@@ -5,17 +5,19 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from lakelatch.errors import StorageError
 from lakelatch.hudi.timeline.avro_container import encode_container
 from lakelatch.hudi.timeline.avro_schemas import schema_of
 from lakelatch.hudi.timeline.instant import file_name
 from lakelatch.occ.check.check import check
 from lakelatch.occ.table.table import Table
 from lakelatch.storage.local.store import LocalStore
-from lakelatch.testing.faults import WRITES, FaultStore, From, Refuse
+from lakelatch.testing.faults import WRITES, FaultStore, From, On, Pause, Refuse
 
 from ...thorough import some
 from ..aged import SMALL
@@ -111,6 +113,30 @@ def test_who_may_only_read_sees_all_that_landed_whatever_names_are_lost(world, l
 def content_at(table: Table, completed: str) -> dict[str, int]:
     read = table.read(as_of_completion=completed).to_arrow().to_pydict()
     return dict(zip(read["id"], read["v"], strict=True))
+
+
+def test_what_lands_while_a_handle_verifies_the_timeline_is_verified_too(world):
+    """B has read the log and lists the timeline; meanwhile a commit and the restore of it land, whose writer dies."""
+    a = world.writer("A")
+    keep = a.add("a")
+    b, undone = world.writer("B", host="host-b"), []
+
+    def meanwhile() -> None:
+        undone.append(a.add("b").instant)
+        a.store.add(Refuse(On("delete", TIMELINE), forever=True))
+        with suppress(StorageError):
+            a.table.restore(keep.instant)
+        a.die()
+
+    b.table.session.log.catch_up()
+    b.store.add(Pause(On("list", TIMELINE), call=meanwhile))
+    b.table.session.log.publish_last()
+    shown = [each.name for each in b.store.inner.list(TIMELINE)]
+    assert undone
+    assert commits(b.table)[-1].restores
+    assert any(name.startswith(commits(b.table)[-1].instant) for name in shown)
+    assert not [name for name in shown if name.startswith(f"{undone[0]}_")], "it was taken back, and is not shown"
+    assert content(b.table) == independent_content(world.folder) == {"a0": 1, "a1": 1, "b0": 0, "b1": 0}
 
 
 @pytest.mark.parametrize("story", STORIES)

@@ -143,6 +143,38 @@ def test_after_a_lost_slot_only_what_is_new_is_compared(make_world, monkeypatch,
     assert [count for writer, count in compared if writer == "A"] == [2, compared_anew]
 
 
+def test_what_was_no_obstacle_is_judged_again_under_settings_that_took_the_slot(make_world):
+    """B's commit is none under snapshot, and is cleared; C raises the level in the slot that A wants."""
+    world = make_world(lock="none://")
+    a, b, c = (world.writer(name) for name in "ABC")
+    txn = a.begin_add("a")
+    txn.mark_scanned("part=b")
+    b.add("b")
+    a.store.add(Pause(On("put_if_absent", "/log/"), call=lambda: c.table.change_settings(isolation="serializable")))
+    with pytest.raises(lakelatch.ConflictError, match="isolation serializable"):
+        txn.commit()
+    assert world.content() == BEGUN | {"b0": 1, "b1": 1}
+
+
+def test_what_was_no_obstacle_to_landing_may_be_one_to_merging_again(make_world):
+    """B's blind insert is none: A has a place before it. C takes the slot, and to merge with C is to come after B."""
+    world = make_world(lock="none://", isolation="write-serializable")
+    a, b, c = (world.writer(name) for name in "ABC")
+    txn = a.table.transaction("upsert")
+    txn.upsert(rows("a", {"a0": 5}))
+    txn.mark_scanned("part=b")
+    b.insert("b", "b9")
+
+    def takes_the_slot() -> None:
+        with c.table.transaction("upsert") as other:
+            other.upsert(rows("a", {"a1": 7}))
+
+    a.store.add(Pause(On("put_if_absent", "/log/"), call=takes_the_slot))
+    with pytest.raises(lakelatch.ConflictError, match="to be merged again ours would have to come after it"):
+        txn.commit()
+    assert world.content() == BEGUN | {"b9": 1, "a1": 7}
+
+
 @pytest.mark.parametrize("lock", ["table", "none://"])
 def test_the_log_decides_also_without_a_lock(make_world, lock):
     world = make_world(lock=lock)
