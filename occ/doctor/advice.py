@@ -232,6 +232,17 @@ def _read_only(facts: Facts) -> Iterator[Finding]:
         yield Finding("note", "no-log", message, f"lakelatch adopt {facts.url} LOCK")
 
 
+def _lagging(facts: Facts) -> Iterator[Finding]:
+    if facts.lagging:
+        yield Finding(
+            "note",
+            "lagging-log-files",
+            f"{facts.lagging} file groups have rows in log files from before a column was added and another one widened: hudi-rs "
+            "0.5 may fail to read the table",
+            f"lakelatch services compact {facts.url}",
+        )
+
+
 def _savepoints(facts: Facts) -> Iterator[Finding]:
     for instant, age_s in facts.savepoints:
         if age_s > _SAVEPOINT_OLD_S:
@@ -250,7 +261,7 @@ def _ahead(facts: Facts) -> Iterator[Finding]:
 
 
 _RULES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
-    _foreign, _no_files, _lock_unreachable, _losses, _left_open, _timeline, _small_files, _old_files, _read_only,
+    _foreign, _no_files, _lock_unreachable, _losses, _left_open, _timeline, _small_files, _old_files, _read_only, _lagging,
     _savepoints, _ahead,
 )  # fmt: skip
 _SETTINGS: tuple[Callable[[Facts, Settings], Iterator[Finding]], ...] = (

@@ -1,14 +1,19 @@
-"""Gathers what `advice` judges by. Reads only; it costs a look at the log, the timeline and one listing of the data files."""
+"""Gathers what `advice` judges by. Reads only; it costs a look at the log, the timeline and one listing of the data files, and
+log files are read that are older than a change of the table's columns.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import parse_qsl, urlsplit
 
-from ...errors import ConfigError, LakeLatchError, UnsupportedTableError
-from ...hudi.files import list_data_files
-from ...hudi.timeline import to_epoch_ms
+from ...errors import ConfigError, CorruptTableError, LakeLatchError, TableError
+from ...hudi.files import DELETE, Block, LogFile, list_data_files, read_blocks
+from ...hudi.merge import standing
+from ...hudi.table import from_avro
+from ...hudi.timeline import FileSlice, Timeline, to_epoch_ms
 from ...locks import shown
 from ..check import data_files, no_files
 from ..entries import Begin, Commit, End, Loss, Open, Settings, Single
@@ -49,6 +54,7 @@ class Facts:
         open_work: what is open.
         file_groups: that readers see; ``small``: the most small ones of one partition.
         logs_max: the most log files of one file slice.
+        lagging: file groups with rows in log files that lack a column of the table and have another one narrower.
         data_files, bytes: all that lie there; ``current_bytes``: what readers see.
         savepoints: T and age in seconds.
         ended, lost: transactions that the log saw end, and those of them that another writer beat.
@@ -73,6 +79,7 @@ class Facts:
     small: int = 0
     small_in: str = ""
     logs_max: int = 0
+    lagging: int = 0
     data_files: int = 0
     bytes: int = 0
     current_bytes: int = 0
@@ -103,6 +110,7 @@ def gather(session: Session) -> Facts:
         small=most,
         small_in=worst,
         logs_max=max((len(each.logs) for each in slices), default=0),
+        lagging=_lagging(session, timeline, slices),
         data_files=len(listing.bases) + len(listing.logs),
         bytes=sum(each.size for each in data_files(listing)),
         current_bytes=sum(size.values()),
@@ -116,6 +124,31 @@ def gather(session: Session) -> Facts:
     if not session.writable:
         return facts
     return _with_log(session, facts, [each.requested for each in timeline.commits])
+
+
+def _lagging(session: Session, timeline: Timeline, slices: Iterable[FileSlice]) -> int:
+    now = {field.name: field.type for field in session.schema() or ()}
+    logs = {each.group: each.logs for each in slices if each.logs}
+    written = {log.instant for each in logs.values() for log in each}
+    behind = set[str]()
+    for each in timeline.commits if written else ():
+        if each.requested in written and (schema := timeline.metadata(each).schema):
+            then = {field.name: field.type for field in from_avro(schema)}
+            if now.keys() - then and any(now.get(name, kind) != kind for name, kind in then.items()):
+                behind.add(each.requested)
+    return sum(_has_rows_of(session, each, behind) for each in logs.values())
+
+
+def _has_rows_of(session: Session, logs: Sequence[LogFile], commits: set[str]) -> bool:
+    if not any(log.instant in commits for log in logs):
+        return False
+    try:
+        counting = commits & standing(session.store, logs).keys()
+        bodies = ((log.path, session.store.body(log.path) or b"") for log in logs if log.instant in counting)
+        blocks = [block for path, body in bodies for block in read_blocks(body, path)]
+    except CorruptTableError:  # which `check` names
+        return False
+    return any(isinstance(block, Block) and block.kind != DELETE for block in blocks)
 
 
 def _with_log(session: Session, facts: Facts, commits: list[str]) -> Facts:
@@ -183,7 +216,7 @@ def _refusal(session: Session) -> str:
     try:
         session.config.refuse_writing()
         Sizes.asked(None, None, session.file_sizes)
-    except (UnsupportedTableError, ConfigError) as e:
+    except (TableError, ConfigError) as e:
         return str(e)
     return ""
 

@@ -2,8 +2,8 @@
 
     python -m tests.jvm.payloads [NAME ...]
 
-writes `tests/data/payload_tables/tables.tar.xz` with JVM Hudi 1.2.0. Of each table it holds the folders ``NAME/1`` and ``NAME/3``, as
-they are after the first and after the last of `STEPS`, and in ``answers.json`` the JVM's rows after each step.
+writes `tests/data/payload_tables/tables.tar.xz` with JVM Hudi 1.2.0. Of each table it holds the folders ``NAME/1`` and
+``NAME/3``, as they are after the first and after the last of `STEPS`, and in ``answers.json`` the JVM's rows after each step.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _row(key: str, ts: int, a: str | None, b: int | None, op: str = "U") -> Row:
     return {"id": key, "ts": ts, "a": a, "b": b, "Op": op} | events | marks
 
 
-# Updates, late events, ties, nulls over values and values over nulls, deletes by marker, early and late, and a key that comes back.
+# Updates, late events, ties, nulls over values and the reverse, deletes by marker, early and late, and a key that comes back.
 STEPS = (
     [_row(f"k{n}", 5, "x", 1, "I") for n in range(1, 7)],
     [

@@ -178,11 +178,11 @@ def _settings_text(settings: dict[str, Any]) -> str:
 
 
 def _refusal(table: Table) -> str:
-    from ...errors import UnsupportedTableError
+    from ...errors import TableError
 
     try:
         table.config.refuse_writing()
-    except UnsupportedTableError as e:
+    except TableError as e:
         return f"read-only: {e}"
     return ""
 
