@@ -2,6 +2,7 @@
 
 from .incoming import NULL, REFUSE, Incoming
 from .lossless import fitted
+from .not_null import refuse_nulls
 from .ordering_values import null_free, refuse_some_of_the_order, refuse_unordered
 from .python_values import array_of
 from .spool import TemporaryBytes
@@ -14,6 +15,7 @@ __all__ = [
     "array_of",
     "fitted",
     "null_free",
+    "refuse_nulls",
     "refuse_some_of_the_order",
     "refuse_unordered",
 ]

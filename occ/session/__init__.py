@@ -32,7 +32,7 @@ from .partitions import (
 )
 from .properties import PROPERTIES, read_config
 from .session import Session
-from .snapshot_cache import View, ViewCache, arrow_schema, cold_view
+from .snapshot_cache import View, ViewCache, arrow_schema, cold_view, declared_schema, required_by
 from .table_lock import TableLease, TableLock, prove, settled
 
 __all__ = [
@@ -51,6 +51,7 @@ __all__ = [
     "beaten_early",
     "chosen_partitions",
     "cold_view",
+    "declared_schema",
     "ended_by_others",
     "forgotten",
     "is_over",
@@ -66,6 +67,7 @@ __all__ = [
     "read_config",
     "refuse_landed",
     "refuse_misspelled",
+    "required_by",
     "reserved_by",
     "restored_below",
     "settled",

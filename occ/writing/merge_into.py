@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ...hudi.table import TableConfig
     from ..rebase import Lost, Unit
     from ..session import Session
+    from ..staging import FileSpec
 
 R = TypeVar("R")
 ALL = "all"
@@ -127,7 +128,7 @@ def stage_merge(txn: Writer, incoming: Incoming, matched: Asked, new: Asked) -> 
         spec = txn.workspace.file_spec(schema or rows.schema)
         now = txn.workspace.current
         slices = {each: tuple(now.file_slices(each)) for each in partition_list(rows, config)}
-        clauses = Clauses.of(matched, new, spec.schema, rows.schema, txn.url, config)
+        clauses = Clauses.of(matched, new, spec, rows.schema, txn.url, config)
         return Plan(spec, slices, combine=clauses, on_disk=incoming.on_disk), rows
 
     def aimed_at(near: Region) -> Iterable[FileGroupId]:
@@ -243,7 +244,7 @@ class Clauses:
         cls,
         matched: Iterable[Clause],
         new: Iterable[Clause],
-        schema: pa.Schema,
+        spec: FileSpec,
         source: pa.Schema,
         url: str,
         config: TableConfig,
@@ -255,6 +256,7 @@ class Clauses:
         """
         from ...conditions import condition_on
 
+        schema = spec.schema
         s, t = (pa.field(side, pa.struct(list(each))) for side, each in (("s", source), ("t", schema)))
         kept = [*config.record_key_fields, *config.partition_fields]
 
@@ -263,7 +265,7 @@ class Clauses:
             if asked.values is None:
                 return _Clause(where, None, delete=True)
             if not isinstance(asked.values, str):
-                return _Clause(where, NewValues(asked.values, schema, over, url, config))
+                return _Clause(where, NewValues(asked.values, schema, over, url, config, spec.required))
             if asked.values != ALL:
                 raise InputError(f'{asked.values!r} is neither "all" nor values by column; nothing was written')
             if missing := [name for name in schema.names if name not in source.names]:
@@ -274,6 +276,14 @@ class Clauses:
                 )
             return _Clause(where, None)
 
+        for each in new:
+            named = [*kept, *(each.values if isinstance(each.values, Mapping) else schema.names)]
+            if lacking := [name for name in spec.required if name not in named]:
+                raise InputError(
+                    f"an inserted row would have no value for {', '.join(lacking)} of {url}, declared not null; name it among "
+                    "the values of the clause; nothing was written",
+                    columns=lacking,
+                )
         return cls(
             [bound(each, pa.schema([s, t])) for each in matched],
             [bound(each, pa.schema([s])) for each in new],

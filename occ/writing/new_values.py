@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...errors import InputError
-from ..incoming import array_of, fitted, refuse_unordered
+from ..incoming import array_of, fitted, refuse_nulls, refuse_unordered
 from ..staging import COMMIT_TIME, SEQNO
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class NewValues:
         given: by name of the column: a value of Python, `sql`, an expression of pyarrow, or `Computed`.
         schema: of the table.
         over: the columns that expressions may name.
+        required: columns that were declared not null.
         url: of the table, for messages.
         config: record key and partition stay what they are.
 
@@ -62,7 +63,13 @@ class NewValues:
     """
 
     def __init__(
-        self, given: Mapping[str, Any], schema: pa.Schema, over: pa.Schema, url: str, config: TableConfig
+        self,
+        given: Mapping[str, Any],
+        schema: pa.Schema,
+        over: pa.Schema,
+        url: str,
+        config: TableConfig,
+        required: Collection[str] = (),
     ) -> None:
         from ...conditions import Sql, value_on
 
@@ -71,7 +78,7 @@ class NewValues:
                 f'{given!r} does not say what the rows of {url} are to hold; give values by column, as {{"delay": 0}}; '
                 "nothing was written"
             )
-        self._config = config
+        self._config, self._required = config, frozenset(required)
         self._values: dict[str, tuple[pa.DataType, pa.Array | Value | Computed]] = {}
         fixed = {*config.record_key_fields, *config.partition_fields}
         for name, value in given.items():
@@ -95,7 +102,7 @@ class NewValues:
                 value = value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value
                 made = pa.chunked_array([array_of([value], kind, name)])
                 self._values[name] = kind, fitted(made, kind, name).combine_chunks()
-            self._refuse_unordered(name, self._values[name][1])
+            self._refuse(name, self._values[name][1])
 
     @property
     def paths(self) -> set[tuple[str, ...]]:
@@ -117,12 +124,14 @@ class NewValues:
                 found[name] = pa.chunked_array([value.take(every)])
             else:
                 found[name] = fitted(value.of(rows), kind, name)
-                self._refuse_unordered(name, found[name])
+                self._refuse(name, found[name])
         return found
 
-    def _refuse_unordered(self, name: str, values: Any) -> None:
+    def _refuse(self, name: str, values: Any) -> None:
         if isinstance(values, pa.Array | pa.ChunkedArray):
-            refuse_unordered(pa.table({name: values}), self._config, (name,))
+            rows = pa.table({name: values})
+            refuse_unordered(rows, self._config, (name,))
+            refuse_nulls(rows, self._required & {name}, self._config)
 
 
 def with_values(rows: pa.Table, values: Mapping[str, pa.ChunkedArray]) -> pa.Table:
