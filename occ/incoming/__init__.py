@@ -2,6 +2,7 @@
 
 from .incoming import ADD, NULL, REFUSE, Incoming, refuse_new_columns
 from .lossless import fitted
+from .not_null import refuse_nulls
 from .ordering_values import null_free, refuse_some_of_the_order, refuse_unordered
 from .python_values import array_of
 from .spool import TemporaryBytes
@@ -16,6 +17,7 @@ __all__ = [
     "fitted",
     "null_free",
     "refuse_new_columns",
+    "refuse_nulls",
     "refuse_some_of_the_order",
     "refuse_unordered",
 ]

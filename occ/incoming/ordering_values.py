@@ -41,15 +41,16 @@ def refuse_unordered(rows: pa.Table, config: TableConfig, columns: Collection[st
                 if config.merge_on_read
                 else "has several ordering fields, where Hudi's JVM writers fail on it"
             )
+            some = shown_keys(rows, pc.is_null(column), config)
             raise InputError(
-                f"the ordering column {name!r} is null in {column.null_count} rows{_keys(rows, pc.is_null(column), config)}, and "
-                f"{config.name} {where}; nothing was written. Fill it with the oldest value that may be",
+                f"the ordering column {name!r} is null in {column.null_count} rows{some}, and {config.name} {where}; nothing was "
+                "written. Fill it with the oldest value that may be",
                 column=name,
             )
         if floating and pc.any(nan := pc.fill_null(pc.is_nan(column), fill_value=False), min_count=0).as_py():
             raise InputError(
-                f"the ordering column {name!r} holds NaN{_keys(rows, nan, config)}, which is neither older nor newer than any "
-                "value; nothing was written. Fill these rows with a number",
+                f"the ordering column {name!r} holds NaN{shown_keys(rows, nan, config)}, which is neither older nor newer than "
+                "any value; nothing was written. Fill these rows with a number",
                 column=name,
             )
 
@@ -64,7 +65,8 @@ def refuse_some_of_the_order(given: Collection[str], config: TableConfig) -> Non
         )
 
 
-def _keys(rows: pa.Table, mask: Any, config: TableConfig) -> str:
+def shown_keys(rows: pa.Table, mask: Any, config: TableConfig) -> str:
+    """Some of these rows by their keys, for messages."""
     if any(name not in rows.column_names for name in config.record_key_fields):
         return ""
     found = rows.select(list(dict.fromkeys(config.record_key_fields))).filter(mask).slice(0, 3)

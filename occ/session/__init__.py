@@ -32,7 +32,7 @@ from .partitions import (
 )
 from .properties import PROPERTIES, read_config
 from .session import Session
-from .snapshot_cache import View, ViewCache, arrow_schema, cold_view
+from .snapshot_cache import View, ViewCache, arrow_schema, cold_view, declared_schema, required_by
 from .table_lock import TableLease, TableLock, prove, settled
 from .whole_states import Savepoint, cleaned_to, kept_from, refuse_cleaned, savepoints
 
@@ -54,6 +54,7 @@ __all__ = [
     "chosen_partitions",
     "cleaned_to",
     "cold_view",
+    "declared_schema",
     "ended_by_others",
     "forgotten",
     "is_over",
@@ -71,6 +72,7 @@ __all__ = [
     "refuse_cleaned",
     "refuse_landed",
     "refuse_misspelled",
+    "required_by",
     "reserved_by",
     "restored_below",
     "savepoints",

@@ -45,7 +45,7 @@ from .in_line import InLine
 from .memory import Contention, Reservations
 from .outcome import forgotten, listed_beside
 from .properties import read_config, secure_streams
-from .snapshot_cache import View, ViewCache, cold_view, view_listed_later
+from .snapshot_cache import View, ViewCache, cold_view, declared_schema, view_listed_later
 from .table_lock import TableLease, TableLock
 from .whole_states import refuse_cleaned
 
@@ -297,14 +297,16 @@ class Session:
         """How large files are to become; `ConfigError` where the table's properties say no size."""
         return FileSizes.of(self.settings, self.config)
 
-    def file_spec(self, instant: str, rows: pa.Schema, current: pa.Schema | None) -> tuple[FileSpec, str]:
+    def file_spec(
+        self, instant: str, rows: pa.Schema, current: pa.Schema | None, required: tuple[str, ...] = ()
+    ) -> tuple[FileSpec, str]:
         """What files of a transaction have in common, and the table's schema after it as Avro JSON."""
         from ...hudi.table import META_COLUMNS
         from ..staging import FileSpec, KeySpans
 
         if self._spans is None:
             self._spans = KeySpans()
-        schema, avro = _settled(current, _without(rows, META_COLUMNS), self.config.name)
+        schema, avro = _settled(current, _without(rows, META_COLUMNS), self.config.name, required)
         if current is not None:
             self.config.refuse_other_columns(current.names, table=self.url)
         missing = [f for f in (*self.config.record_key_fields, *self.config.partition_fields) if f not in schema.names]
@@ -320,6 +322,7 @@ class Session:
             schema,
             self.config,
             settings.bucket_count,
+            required=required,
             merge=settings.merge,
             ties=settings.ties,
             streams=settings.streams,
@@ -383,6 +386,11 @@ class Session:
     def schema(self) -> pa.Schema | None:
         """The data columns, without Hudi's meta columns; None before the first commit."""
         return self.view().arrow_schema()
+
+    def declared_schema(self) -> pa.Schema | None:
+        """As `schema`, and columns that were declared not null are not nullable."""
+        text = self.view().schema
+        return declared_schema(text) if text else None
 
     def view(self, *, as_of: Time | None = None, as_of_completion: Time | None = None, whole: bool = True) -> View:
         """Snapshot and schema together, of one moment; arguments and errors of `snapshot`.
@@ -527,8 +535,8 @@ def _without(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
 
 
 @functools.lru_cache(maxsize=64)
-def _settled(current: pa.Schema | None, rows: pa.Schema, name: str) -> tuple[pa.Schema, str]:
-    from ...hudi.table import storable, to_avro, widen
+def _settled(current: pa.Schema | None, rows: pa.Schema, name: str, required: tuple[str, ...]) -> tuple[pa.Schema, str]:
+    from ...hudi.table import storable, to_avro, widen, with_required
 
     schema = storable(rows) if current is None else widen(current, rows)
-    return schema, to_avro(schema, name)
+    return schema, to_avro(with_required(schema, required), name)

@@ -40,10 +40,26 @@ _COMMITS_KEPT = 32  # a handle that is seldom asked for its file slices applies 
 
 @functools.lru_cache(maxsize=64)
 def arrow_schema(avro: str) -> pa.Schema:
-    """The data columns of a schema in Avro JSON."""
-    from ...hudi.table import from_avro
+    """The data columns of a schema in Avro JSON, as rows have them: all nullable."""
+    from ...hudi.table import optional
 
-    return from_avro(avro)
+    return optional(declared_schema(avro))
+
+
+@functools.lru_cache(maxsize=64)
+def declared_schema(avro: str) -> pa.Schema:
+    """The data columns of a schema in Avro JSON, of which those that were declared not null are not nullable."""
+    from ...hudi.table import from_avro, optional, required_columns, with_required
+
+    schema = from_avro(avro)
+    return with_required(optional(schema), required_columns(schema))
+
+
+def required_by(avro: str | None) -> tuple[str, ...]:
+    """The columns of a schema in Avro JSON that were declared not null."""
+    from ...hudi.table import required_columns
+
+    return required_columns(declared_schema(avro)) if avro else ()
 
 
 @dataclass(frozen=True, slots=True)

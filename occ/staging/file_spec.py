@@ -53,6 +53,7 @@ class FileSpec:
         schema: the table's data columns after this transaction, without meta columns.
         buckets: of the bucket index; None is the simple index.
         row_group_rows: rows of a row group, and the most that an open file keeps in memory.
+        required: columns that were declared not null.
         merge: and ``ties``, as in `Settings`.
         wanted: what the commit is to know of the rows.
         target_file_bytes: and ``small_file_bytes``, as in `Settings`; a write's log file is closed at that size, too.
@@ -71,6 +72,7 @@ class FileSpec:
     schema: pa.Schema
     config: TableConfig
     bucket_count: int | None = None
+    required: tuple[str, ...] = ()
     merge: tuple[tuple[str, str], ...] = ()
     ties: Ties = "last"
     codec: str = "zstd"

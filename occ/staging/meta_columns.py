@@ -29,7 +29,7 @@ from ...hudi.table import (
     wide_hashes,
 )
 from ..entries import Hashed, constraint_values, joined, name_of
-from ..incoming import refuse_unordered
+from ..incoming import refuse_nulls, refuse_unordered
 from .file_spec import FileSpec
 
 COMMIT_TIME, SEQNO, _, PARTITION_PATH, FILE_NAME = META_COLUMNS
@@ -79,6 +79,7 @@ class FileRows:
         self._partition, self._name = partition, name
         self._again = bool(spec.begun)
         self._numbers, self._trusted, self._wanted = numbers, trusted, spec.wanted
+        self._required = spec.required
         self.new_rows, self.digest = 0, 0
         self.min_key: str | None = None
         self.max_key: str | None = None
@@ -105,6 +106,8 @@ class FileRows:
         if count and (ordered := self._config.newer_by):
             known = [*dict.fromkeys((*self._config.record_key_fields, *ordered))]
             refuse_unordered(_those(data.select([n for n in known if n in data.column_names]), new), self._config)
+        if count and any(data.column(name).null_count for name in self._required):
+            refuse_nulls(_those(data, new), self._required, self._config)
         keys = self._keys(rows, new)
         hashed = new is None and KEY_HASHES in rows.column_names
         hashes = np.asarray(rows.column(KEY_HASHES)) if hashed else None

@@ -26,12 +26,16 @@ _SAME_FOR_ALL = "00000000-0000-0000-0000-000000000000"
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """What every task of one write of events needs to know; ``kind`` is one of `BlockNote`."""
+    """What every task of one write of events needs to know; ``kind`` is one of `BlockNote`.
+
+    ``required``: columns of the table that were declared not null.
+    """
 
     spec: FileSpec
     stream: Stream
     kind: str = UPSERT
     slices: Mapping[str, tuple[FileSlice, ...]] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
 
     @property
     def idle(self) -> bool:

@@ -196,7 +196,7 @@ def _new_config(
 ) -> TableConfig:
     import pyarrow as pa
 
-    from ...hudi.table import storable, to_avro
+    from ...hudi.table import declared, to_avro
 
     flag(hive_style, "hive_style")
     number(table_version, "table_version", whole=True)
@@ -232,7 +232,7 @@ def _new_config(
         merge_mode="EVENT_TIME_ORDERING" if ordering else "COMMIT_TIME_ORDERING",
         hive_style=hive_style,
         url_encode=True,
-        create_schema=to_avro(storable(schema), title) if schema is not None else None,
+        create_schema=to_avro(declared(schema), title) if schema is not None else None,
         timeline_timezone="UTC",
     )
     config.refuse_writing()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
@@ -12,6 +12,7 @@ from ...errors import ConfigError, InputError
 from ...hudi.files import bucket_of
 from ...hudi.table import bucket_ids
 from ...streams import (
+    CLEAR,
     RowHistory,
     Stream,
     described,
@@ -24,7 +25,7 @@ from ...streams import (
 )
 from ..entries import LogEntry, Setting, Settings
 from ..log import LogState
-from ..session import Partition, Session, known_partition, partition_path_of
+from ..session import Partition, Session, known_partition, partition_path_of, required_by
 from ..transaction import WriteOptions, WriteResult
 from ..writing import Write, stream_writes
 
@@ -121,6 +122,7 @@ def declare(session: Session, wanted: Stream) -> Stream:
         made = joined(settings.streams, wanted, since=state.top, table=session.url)
         stream = of_name(made, wanted.name, session.url)
         refuse_columns(stream, schema, session.config, session.url)
+        _refuse_required(session, made)
         if made == settings.streams:
             break
         assert schema is not None, "streams are declared of columns"
@@ -142,6 +144,26 @@ def declare(session: Session, wanted: Stream) -> Stream:
         )
     session.secure_streams()
     return of_name(session.settings.streams, wanted.name, session.url)
+
+
+def _refuse_required(session: Session, streams: Sequence[Stream]) -> None:
+    """Raise `InputError` when rows of these streams may lack a value that was declared not null."""
+    config = session.config
+    for column in required_by(session.view().schema):
+        if column in (*config.record_key_fields, *config.partition_fields):
+            continue
+        for each in streams:
+            if column not in each.own:
+                why = "it does not write the column, and rows that it begins have no value there"
+            elif column in each.columns and each.on_delete == CLEAR:
+                why = 'its deletes empty the column, unless you say `on_delete="row"` or "ignore"'
+            else:
+                continue
+            raise InputError(
+                f"column {column!r} of {session.url} was declared not null, which stream {each.name!r} does not keep: {why}. "
+                "Nothing was changed; else make the table with a nullable column",
+                column=column,
+            )
 
 
 def _last_slot(state: LogState) -> int:

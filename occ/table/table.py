@@ -167,8 +167,11 @@ class Table:
         return self.session.view(as_of=as_of, as_of_completion=as_of_completion)
 
     def schema(self) -> pa.Schema | None:
-        """The data columns, without Hudi's meta columns; None before the first commit."""
-        return self.session.schema()
+        """The data columns, without Hudi's meta columns; None before the first commit.
+
+        Nullable, but those that the table was made with as not null.
+        """
+        return self.session.declared_schema()
 
     def read(
         self,

@@ -125,8 +125,11 @@ class Transaction:
 
     @property
     def schema(self) -> pa.Schema | None:
-        """The table's data columns as of the begin slot, None when it has had no schema yet."""
-        return self.workspace.schema
+        """The table's data columns as of the begin slot, as `Table.schema`; None when it has had no schema yet."""
+        from ...hudi.table import with_required
+
+        schema = self.workspace.schema
+        return None if schema is None else with_required(schema, self.workspace.required)
 
     @property
     def written_schema(self) -> pa.Schema | None:

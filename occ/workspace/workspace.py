@@ -15,12 +15,12 @@ from ...arguments import instance, many, text
 from ...conflict import Kind, Where, kind_of, where_of
 from ...errors import InputError
 from ...hudi.files import FileGroupId
-from ...hudi.table import is_held, to_avro, with_column, with_wider
+from ...hudi.table import is_held, to_avro, with_column, with_required, with_wider
 from ...hudi.timeline import NO_PREVIOUS_COMMIT, WriteStat
 from ...progress import Reporter
 from ...tracing import step
 from ..rebase import Rebase
-from ..session import arrow_schema, refuse_misspelled
+from ..session import arrow_schema, refuse_misspelled, required_by
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ...conditions import Condition, Given
     from ...hudi.timeline import FileSlice, Snapshot
     from ..entries import Batch
+    from ..incoming import Incoming
     from ..rebase import Again, Lost
     from ..staging import FileLookout, FileSpec, NewFile, Staged
     from .attempt import Attempt
@@ -106,6 +107,25 @@ class Workspace:
     def written_schema(self) -> pa.Schema | None:
         """The data columns with those that this transaction has added so far."""
         return self.schema if self._columns is None else self._columns
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The columns that were declared not null."""
+        return required_by(self._attempt.schema_text)
+
+    def received(self, incoming: Incoming) -> pa.Table:
+        """The rows that were handed in, with the columns of the table.
+
+        Raises:
+            InputError: they do not fit it, or lack a value that its columns want.
+        """
+        from ...hudi.merge import rule_of
+        from ..incoming import refuse_nulls
+
+        rows, settings = incoming.rows(self.written_schema), self.session.settings
+        if self.required and rule_of(self.session.config, settings.merge, settings.ties).plain:
+            refuse_nulls(rows, self.required, self.session.config)  # else what they are merged into may have one
+        return rows
 
     def read_slice(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
         """See `Transaction.read_slice`."""
@@ -237,16 +257,17 @@ class Workspace:
         self.require_open()
         self._refuse_beside_streams()
         instance(schema, pa.Schema, "schema", "a pyarrow.Schema, such as `rows.schema`")
-        base = self._altered or self.schema
-        spec, self.schema_text = self.session.file_spec(self._attempt.instant, schema, base)
+        base, required = self._altered or self.schema, self.required
+        spec, self.schema_text = self.session.file_spec(self._attempt.instant, schema, base, required)
         if self._columns is not None and self._columns.names != spec.schema.names:
             # Another file of this transaction has other new columns: the table gets the new columns of all of them.
             more = [field for field in spec.schema if field.name not in self._columns.names]
             wide = pa.schema([*self._columns, *more])
-            spec, self.schema_text = self.session.file_spec(self._attempt.instant, wide, base)
+            spec, self.schema_text = self.session.file_spec(self._attempt.instant, wide, base, required)
         spec = replace(
             spec,
             wanted=wanted_of(self.session.settings, spec.schema, self.operation),
+            required=() if self.changes.operation.service else required,  # it writes again what is there
             write=max(self._write, 0),
             begun=self._begun(),
             lookout=self.lookout,
@@ -274,7 +295,7 @@ class Workspace:
         if (schema := self.written_schema) is None:
             raise InputError(f"{self.url} has no schema yet, because nothing was written to it; write some rows first")
         self._altered = self._columns = change(schema)
-        self.schema_text = to_avro(self._altered, self.session.config.name)
+        self.schema_text = to_avro(with_required(self._altered, self.required), self.session.config.name)
         self.allow_empty()
 
     @property

@@ -6,7 +6,7 @@ clauses of its kind the first one whose condition is true decides; where there i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
@@ -124,7 +124,9 @@ def stage_merge(txn: Writer, incoming: Incoming, matched: Asked, new: Asked) -> 
         rows = incoming.source(schema)
         if not rows.num_rows:
             return None
-        clauses = Clauses.of(matched, new, schema, rows.schema, txn.url, config, adds=incoming.adds)
+        clauses = Clauses.of(
+            matched, new, schema, rows.schema, txn.url, config, txn.workspace.required, adds=incoming.adds
+        )
         now = txn.workspace.current
         slices = {each: tuple(now.file_slices(each)) for each in partition_list(rows, config)}
         spec = txn.workspace.file_spec(clauses.schema)
@@ -241,6 +243,7 @@ class Clauses:
         source: pa.Schema,
         url: str,
         config: TableConfig,
+        required: Collection[str],
         *,
         adds: bool = False,
     ) -> Clauses:
@@ -253,6 +256,7 @@ class Clauses:
             source: the columns of the source.
             url: of the table, for messages.
             config: of the table.
+            required: columns that were declared not null.
             adds: where ``"all"`` is said, columns that the table lacks and no clause names are added to it.
 
         Raises:
@@ -270,7 +274,7 @@ class Clauses:
             if asked.values is None:
                 return _Clause(where, None, delete=True)
             if not isinstance(asked.values, str):
-                return _Clause(where, NewValues(asked.values, schema, over, url, config))
+                return _Clause(where, NewValues(asked.values, schema, over, url, config, required))
             if asked.values != ALL:
                 raise InputError(f'{asked.values!r} is neither "all" nor values by column; nothing was written')
             return _Clause(where, None)
@@ -289,6 +293,14 @@ class Clauses:
                     columns=missing,
                 )
             schema = pa.schema([*schema, *more])
+        for each in new:
+            given = [*kept, *(each.values if isinstance(each.values, Mapping) else schema.names)]
+            if lacking := [name for name in required if name not in given]:
+                raise InputError(
+                    f"an inserted row would have no value for {', '.join(lacking)} of {url}, declared not null; name it among "
+                    "the values of the clause; nothing was written",
+                    columns=lacking,
+                )
         return cls(*both, schema, kept)
 
     def __call__(self, base: pa.Table | None, incoming: pa.Table) -> Merged:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from ...arguments import brief, meant
 from ...errors import InputError
-from ..incoming import array_of, fitted, refuse_unordered
+from ..incoming import array_of, fitted, refuse_nulls, refuse_unordered
 from ..staging import COMMIT_TIME, SEQNO
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class NewValues:
         given: by name of the column: a value of Python, `sql`, an expression of pyarrow, or `Computed`.
         schema: of the table.
         over: the columns that expressions may name.
+        required: columns that were declared not null.
         url: of the table, for messages.
         config: record key and partition stay what they are.
 
@@ -64,7 +65,13 @@ class NewValues:
     """
 
     def __init__(
-        self, given: Mapping[str, Any], schema: pa.Schema, over: pa.Schema, url: str, config: TableConfig
+        self,
+        given: Mapping[str, Any],
+        schema: pa.Schema,
+        over: pa.Schema,
+        url: str,
+        config: TableConfig,
+        required: Collection[str] = (),
     ) -> None:
         from ...conditions import Sql, computes, value_on
 
@@ -73,7 +80,7 @@ class NewValues:
                 f'{brief(given)} does not say what the rows of {url} are to hold; give values by column, as {{"delay": 0}}; '
                 "nothing was written"
             )
-        self._config = config
+        self._config, self._required = config, frozenset(required)
         self._values: dict[str, tuple[pa.DataType, pa.Array | Value | Computed]] = {}
         scope = [(name,) for name in schema.names]
         if over is not schema:  # of a merge, whose clauses for new rows know no ``t``
@@ -118,7 +125,7 @@ class NewValues:
                         f"lakelatch.sql({value!r}); nothing was written",
                         column=name,
                     ) from e
-            self._refuse_unordered(name, self._values[name][1])
+            self._refuse(name, self._values[name][1])
 
     @property
     def paths(self) -> set[tuple[str, ...]]:
@@ -140,12 +147,14 @@ class NewValues:
                 found[name] = pa.chunked_array([value.take(every)])
             else:
                 found[name] = fitted(value.of(rows), kind, name)
-                self._refuse_unordered(name, found[name])
+                self._refuse(name, found[name])
         return found
 
-    def _refuse_unordered(self, name: str, values: Any) -> None:
+    def _refuse(self, name: str, values: Any) -> None:
         if isinstance(values, pa.Array | pa.ChunkedArray):
-            refuse_unordered(pa.table({name: values}), self._config, (name,))
+            rows = pa.table({name: values})
+            refuse_unordered(rows, self._config, (name,))
+            refuse_nulls(rows, self._required & {name}, self._config)
 
 
 def with_values(rows: pa.Table, values: Mapping[str, pa.ChunkedArray]) -> pa.Table:

@@ -30,7 +30,7 @@ def insert(session: Session, given: Any, missing: str, new_columns: str, zone: s
             stage_upsert(txn, incoming)
             return
         txn.workspace.next_write()
-        rows = incoming.rows(txn.workspace.written_schema)
+        rows = txn.workspace.received(incoming)
         with txn.workspace.staging():
             txn.workspace.add(_new_files(txn, rows, on_disk=incoming.on_disk))
         txn.workspace.written_unasked()
@@ -53,7 +53,7 @@ def overwrite(
 
     def stage(txn: Writer) -> None:
         txn.workspace.refuse_unless_overwrite("overwrite", "insert_overwrite")
-        rows, config = incoming.rows(txn.workspace.written_schema), session.config
+        rows, config = txn.workspace.received(incoming), session.config
         written = set(partition_list(rows, config))
         wanted = written if named is None else {_path(session, each, rows.schema) for each in named}
         if others := sorted(written - wanted):
@@ -73,7 +73,7 @@ def overwrite_table(session: Session, given: Any, missing: str, new_columns: str
 
     def stage(txn: Writer) -> None:
         txn.workspace.refuse_unless_overwrite("overwrite_table", "insert_overwrite_table", "insert_overwrite")
-        rows = incoming.rows(txn.workspace.written_schema)
+        rows = txn.workspace.received(incoming)
         _replace(txn, rows, [None], on_disk=incoming.on_disk)
 
     return Write("insert_overwrite_table", stage, Received(session, incoming, incoming.rows))

@@ -25,7 +25,7 @@ from ...hudi.timeline import FileSlice, Snapshot, WriteStat
 from ..incoming import Incoming
 from ..rebase import merge_rows, refuse_known, refuse_same_rows, write_changes
 from ..session import known_partition, partition_path_of
-from ..staging import COMMIT_TIME, PARTITION_COLUMN, Files, Kept, Plan, apply, read_slice
+from ..staging import COMMIT_TIME, PARTITION_COLUMN, Files, FileSpec, Kept, Plan, apply, read_slice
 from ..turns import take_turn, targets
 from .new_values import NewValues, with_values
 from .write import Received, Write, Writer
@@ -50,7 +50,7 @@ def stage_upsert(txn: Writer, incoming: Incoming) -> None:
     txn.workspace.refuse_merge("upsert")
 
     def planned() -> tuple[Plan, pa.Table] | None:
-        now, rows = txn.workspace.current, incoming.rows(txn.workspace.written_schema)
+        now, rows = txn.workspace.current, txn.workspace.received(incoming)
         if not rows.num_rows:
             return None
         spec = txn.workspace.file_spec(rows.schema)
@@ -178,12 +178,12 @@ def delete_where(session: Session, where: Given, partition: Partition | None) ->
             f"no condition says which rows of {session.url} are to be deleted ({brief(where)}); nothing was written. Give one, "
             "as 'amount < 10', or say `delete_all`"
         )
-    return _by_condition("delete_where", where, partition, lambda condition, _schema: _Removal(condition))
+    return _by_condition("delete_where", where, partition, lambda condition, _spec: _Removal(condition))
 
 
 def delete_all(partition: Partition | None) -> Write:
     """See `Transaction.delete_all`."""
-    return _by_condition("delete_all", (), partition, lambda condition, _schema: _Removal(condition))
+    return _by_condition("delete_all", (), partition, lambda condition, _spec: _Removal(condition))
 
 
 def update_where(session: Session, where: Given, given: Mapping[str, Any], partition: Partition | None) -> Write:
@@ -195,14 +195,14 @@ def update_where(session: Session, where: Given, given: Mapping[str, Any], parti
             "as 'amount < 10', or 'true' for all"
         )
 
-    def setting(condition: Condition | None, schema: pa.Schema) -> Change:
-        return _Setting(condition, NewValues(given, schema, schema, session.url, config))
+    def setting(condition: Condition | None, spec: FileSpec) -> Change:
+        return _Setting(condition, NewValues(given, spec.schema, spec.schema, session.url, config, spec.required))
 
     return _by_condition("update_where", where, partition, setting)
 
 
 def _by_condition(
-    name: str, where: Given, named: Partition | None, made: Callable[[Condition | None, pa.Schema], Change]
+    name: str, where: Given, named: Partition | None, made: Callable[[Condition | None, FileSpec], Change]
 ) -> Write:
     def stage(txn: Writer) -> None:
         txn.workspace.refuse_merge(name)
@@ -212,7 +212,7 @@ def _by_condition(
 
 
 def _stage_by_condition(
-    txn: Writer, where: Given, named: Partition | None, made: Callable[[Condition | None, pa.Schema], Change]
+    txn: Writer, where: Given, named: Partition | None, made: Callable[[Condition | None, FileSpec], Change]
 ) -> None:
     def aimed_at(near: Region) -> Iterable[FileGroupId]:
         now = txn.workspace
@@ -231,9 +231,9 @@ def _stage_by_condition(
     schema = workspace.written_schema
     if schema is None:
         return
-    change = made(condition, schema)
-    hook = workspace.hook_of(_ConditionsAgain)
     spec = workspace.file_spec(schema)
+    change = made(condition, spec)
+    hook = workspace.hook_of(_ConditionsAgain)
     with workspace.staging(), Files(spec, 0, threads=txn.session.threads, report=txn.workspace.report) as files:
         with files.crew(slices) as crew:
             for each in slices:

@@ -15,7 +15,7 @@ from ...errors import InputError
 from ...hudi.table import partition_paths, shown
 from ...hudi.timeline import WriteStat
 from ...streams import CLEAR, CLEARED, DELETED, UPSERT, needs_batch, of_name
-from ..incoming import Incoming
+from ..incoming import Incoming, refuse_nulls
 from ..staging import Files, StreamPlan, append_events
 from .write import Received, Write, Writer
 
@@ -91,14 +91,17 @@ def plan_of(txn: Writer, name: str, *, deletes: bool) -> StreamPlan:
         )
     workspace.next_write()
     kind = UPSERT if not deletes else CLEARED if stream.on_delete == CLEAR else DELETED
-    return StreamPlan(workspace.file_spec(schema), stream, kind)
+    spec = workspace.file_spec(schema)
+    # Log files hold nulls in what is not of the stream, and those of deletes in all columns; `checked` looks at the rest.
+    return StreamPlan(replace(spec, required=()), stream, kind, required=spec.required)
 
 
 def checked(plan: StreamPlan, rows: pa.Table, url: str) -> pa.Table:
     """The columns that an event has.
 
     Raises:
-        InputError: one is missing, there are others, or an event has no ordering value.
+        InputError: one is missing, there are others, or an event has no ordering value, or is null in a column that was declared
+            not null.
     """
     stream, config, deletes = plan.stream, plan.spec.config, plan.kind != UPSERT
     if not (rows.num_rows or rows.num_columns):
@@ -129,4 +132,5 @@ def checked(plan: StreamPlan, rows: pa.Table, url: str) -> pa.Table:
             "its events are ordered; nothing was written",
             column=stream.ordering,
         )
+    refuse_nulls(rows, [each for each in plan.required if each in wanted], config)
     return rows.select(wanted)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, Self, Unpack
 
 import pyarrow as pa
@@ -66,7 +66,7 @@ def write_events(
     stream_writes.checked(plan, Incoming(schema.empty_table(), url, plan.spec.config).source(plan.spec.schema), url)
     if plan.idle:
         return []
-    plan = StreamPlan(plan.spec, plan.stream, plan.kind, slices_by_partition(txn.current.file_slices()))
+    plan = replace(plan, slices=slices_by_partition(txn.current.file_slices()))
     config, buckets = plan.spec.config, plan.spec.bucket_count or 0
 
     def shuffle(rows: Any) -> Any:

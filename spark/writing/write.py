@@ -452,7 +452,7 @@ class Writes:
             if schema is None:
                 return []
             condition = in_spark(schema, given)
-            values, computed = (None, []) if new is None else self._new_values(new, schema)
+            values, computed = (None, []) if new is None else self._new_values(new, schema, txn.workspace.required)
             where = self._reads.comparisons(schema, condition)
             txn.depends_on(path, where=where, met=())  # a slice that has such a row is rewritten
             txn.reads_complete()
@@ -470,7 +470,9 @@ class Writes:
 
         return self._run(work, operation)
 
-    def _new_values(self, given: Mapping[str, Any], schema: pa.Schema) -> tuple[NewValues, list[Any]]:
+    def _new_values(
+        self, given: Mapping[str, Any], schema: pa.Schema, required: Sequence[str]
+    ) -> tuple[NewValues, list[Any]]:
         """The values that are set, and the columns by which Spark computes some of them."""
         computed: list[Any] = []
         made = dict(given) if isinstance(given, Mapping) else given
@@ -479,7 +481,7 @@ class Writes:
                 alias = f"_lakelatch_set_{len(computed)}"
                 made[name] = Computed(alias)
                 computed.append(value_in_spark(schema, value).alias(alias))
-        return NewValues(made, schema, schema, self._table.url, self._table.config), computed
+        return NewValues(made, schema, schema, self._table.url, self._table.config, required), computed
 
     def _named(self, condition: Any, schema: pa.Schema, slices: list[FileSlice], more: Sequence[Any] = ()) -> Any:
         """The rows of some slices for which the condition is true, by file and position; a file's rows meet in a task.
@@ -519,7 +521,9 @@ class Writes:
 
             def planned(txn: Transaction) -> Planned:
                 known, columns_of, when, new_ones = asked(txn)
-                clauses = Clauses.of(when, new_ones, known, columns_of, url, config, adds=none.adds)
+                clauses = Clauses.of(
+                    when, new_ones, known, columns_of, url, config, txn.workspace.required, adds=none.adds
+                )
                 spec = txn.file_spec(clauses.schema)
                 return Planned(Plan(spec, slices_by_partition(txn.current.file_slices()), combine=clauses))
 

@@ -84,6 +84,7 @@ def test_describe_says_what_the_table_is(run, table):
     assert facts["settings"]["lock"] == "table"
     assert facts["lock"] is None
     assert facts["writers"] == []
+    assert facts["not_null"] == []
     size = facts["size"]
     assert (size["partitions"], size["file_groups"], size["data_files"]) == (1, 1, 2)
     assert 0 < size["current_bytes"] < size["bytes"]

@@ -64,6 +64,17 @@ def one_partition_hive(folder: Path, version: int) -> Story:
     return story
 
 
+@case(8, 9)
+def declared_not_null(folder: Path, version: int) -> Story:
+    """The table's schema says it, and none of its files."""
+    schema = pa.schema([each.with_nullable(each.name == "place") for each in PLAIN])
+    story = Story(folder, schema, partition_by=("place",), ordering="seen", table_version=version)
+    story.insert(rows("JFK", range(5), seen=5) + rows("LGA", range(5), seen=5))
+    story.upsert(rows("JFK", range(3), seen=7) + rows("EWR", range(2), seen=7))
+    story.delete(rows("LGA", range(1, 3)))
+    return story
+
+
 @case(8, 9, about_commits=False)
 def one_partition_plain(folder: Path, version: int) -> Story:
     story = Story(folder, PLAIN, partition_by=("place",), hive_style=False, table_version=version)
@@ -326,9 +337,9 @@ def emptied_group(folder: Path, version: int) -> Story:
     return story
 
 
-def _merge_on_read(folder: Path, version: int, **options: Any) -> Story:
+def _merge_on_read(folder: Path, version: int, *, schema: pa.Schema = PLAIN, **options: Any) -> Story:
     """Log files onto base files: of updates, older events, deletes, rows that come back, and of one that is rolled back."""
-    story = Story(folder, PLAIN, partition_by=("place",), table_version=version, type="merge_on_read", **options)
+    story = Story(folder, schema, partition_by=("place",), table_version=version, type="merge_on_read", **options)
     story.insert(rows("JFK", range(12), seen=5) + rows("Zürich", range(5), seen=5))
     story.upsert(rows("JFK", range(8, 16), seen=7) + rows("a/b", range(2), seen=7))
     story.upsert(rows("JFK", range(4), seen=6) + rows("Zürich", range(2), seen=6))
@@ -339,6 +350,12 @@ def _merge_on_read(folder: Path, version: int, **options: Any) -> Story:
     both = story.begin().delete(rows("JFK", range(5, 6)))
     both.put(rows("JFK", range(6, 8), seen=9)).commit()
     return story
+
+
+@case(8, 9)
+def declared_not_null_merge_on_read(folder: Path, version: int) -> Story:
+    schema = pa.schema([each.with_nullable(each.name == "place") for each in PLAIN])
+    return _merge_on_read(folder, version, ordering="seen", schema=schema)
 
 
 @case(8, 9)

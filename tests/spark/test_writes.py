@@ -210,6 +210,7 @@ def test_repeated_keys_are_named_or_resolved(make: Callable[..., Any], spark: An
     assert_holds(ordered, {"a": ("sf", 2, 2), "b": ("sf", 1, 1)})
 
 
+NOT_NULL = "'a' id, 'sf' city, 1L ts, 1L n"
 BAD_ROWS = [
     ([("sf", 1, 1)], "city string, ts long, n long", "no column 'id'"),
     ([(None, "sf", 1, 1)], SCHEMA, "no record key"),
@@ -233,6 +234,34 @@ def test_bad_rows_are_refused_and_nothing_lands(
             getattr(table, operation)(spark.createDataFrame(rows, schema))
     assert not table.table.snapshot().file_slices()
     assert table.table.timeline().commits == before
+
+
+def test_no_write_leaves_a_null_in_a_column_declared_not_null(
+    make: Callable[..., Any], spark: Any, sizes: JobSizes
+) -> None:
+    from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+    schema = pa.schema(
+        [each.with_nullable(each.name != "n") for each in arrow_schema(spark.sql(f"select {NOT_NULL}").schema)]
+    )
+    table = make(schema=schema, sizes=sizes)
+    table.insert(spark.sql(f"select {NOT_NULL}"))
+    held, null = (
+        table.read().collect(),
+        spark.sql(f"select {NOT_NULL}").selectExpr("id", "city", "ts", "nullif(n, n) n"),
+    )
+    for write in (
+        lambda: table.upsert(null),
+        lambda: table.insert(null),
+        lambda: table.overwrite(null),
+        lambda: table.overwrite_table(null),
+        lambda: table.update_where("true", {"n": None}),
+        lambda: table.update_where("true", {"n": F.expr("nullif(n, n)")}),
+        lambda: table.merge(null).when_matched(update="all").run(),
+    ):
+        with pytest.raises(InputError, match=r"'n' .*declared not null"):
+            write()
+    assert table.read().collect() == held
 
 
 def test_times_without_zone_are_refused_with_the_way_out(make: Callable[..., Any], spark: Any) -> None:

@@ -6,8 +6,8 @@ JSON: ``url``, ``writable``, ``properties`` (``name``, ``type``, ``version``, ``
 ``writer``, ``host``, ``pid``, ``age_s``, ``beat_s``, ``state``: alive, silent or dead, ``reserved``: null or what in words,
 ``behind``: instants of the transactions that go first where it writes; those with reservations come first),
 ``size`` (``partitions``, ``file_groups``, ``current_bytes``, ``data_files``, ``bytes``), ``timeline`` (``completed``,
-``pending``, ``commits``), ``last_commit`` (null, or ``instant``, ``completion``, ``operation``, ``writer``, ``age_s``,
-``empty``: it changed nothing, as the commit that a table begins with).
+``pending``, ``commits``), ``not_null`` (columns that were declared so), ``last_commit`` (null, or ``instant``,
+``completion``, ``operation``, ``writer``, ``age_s``, ``empty``: it changed nothing, as the commit that a table begins with).
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ def facts_of(table: Table) -> dict[str, Any]:
     """Everything that is printed; ``lock`` is a `Holder`."""
     from ...hudi.files import list_data_files
     from ...occ.check import data_files
+    from ...occ.session import required_by
     from ...occ.turns import queue
 
     view, timeline = table.view(), table.timeline()
@@ -66,6 +67,7 @@ def facts_of(table: Table) -> dict[str, Any]:
             "pending": len(timeline.pending),
             "commits": len(timeline.commits),
         },
+        "not_null": list(required_by(view.schema)),
         "last_commit": _last_commit(table),
     }
 
@@ -150,6 +152,7 @@ def _lines(table: Table, facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("record key", ", ".join(properties["record_key"]) or "none"),
         ("partitions", partitions),
         ("ordering", ", ".join(listed) or "none: the later write wins"),
+        *([("not null", ", ".join(facts["not_null"]))] if facts["not_null"] else []),
         ("size", sizes),
         ("timeline", events),
         ("last commit", _last_commit_text(facts)),

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...errors import CorruptTableError, LakeLatchError, UnsupportedTableError
-from ..table import as_numbers, decoder_of, from_avro
+from ..table import as_numbers, decoder_of, from_avro, optional
 
 MAGIC = b"#HUDI#"
 INSTANT, _TARGET, SCHEMA, _COMMAND, COMPACTED, _PARTIAL = 0, 1, 2, 3, 4, 7  # keys of the header
@@ -89,7 +89,7 @@ class Block:
         for _ in range(count):
             record, at = _piece(self.content, at)
             found.append(fastavro.schemaless_reader(io.BytesIO(record), schema, None))
-        stored = from_avro(text)
+        stored = optional(from_avro(text))
         numbers = pa.schema([each.with_type(as_numbers(each.type)) for each in stored])
         rows = pa.Table.from_pylist(found, schema=numbers).cast(stored)
         return rows if wanted is None else rows.select(wanted(rows.column_names))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import CorruptTableError, InputError
 from .avro_shape import read_schema, shape_of
-from .column_types import META_COLUMNS, storable
+from .column_types import META_COLUMNS, optional, required_columns, storable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +22,8 @@ _META_FIELDS = [{"name": name, "type": ["null", "string"], "default": None} for 
 
 
 def to_avro(schema: pa.Schema, table: str) -> str:
-    """Avro JSON of the data columns, each ``["null", type]`` with default null, as the JVM names its records.
+    """Avro JSON of the data columns, named as the JVM names its records: ``["null", type]`` with default null, or the type of
+    one that is not nullable.
 
     Raises:
         InputError: a name or type that the readers cannot hold.
@@ -32,6 +33,10 @@ def to_avro(schema: pa.Schema, table: str) -> str:
         record = f"_{record}"
     namespace = f"hoodie.{record}"
     columns = _avro_fields(storable(schema, known=schema.names), f"{namespace}.{record}_record")
+    required = required_columns(schema)
+    columns = [
+        {"name": each["name"], "type": each["type"][1]} if each["name"] in required else each for each in columns
+    ]
     head = {"type": "record", "name": f"{record}_record", "namespace": namespace}
     _refuse_unreadable(head, columns)
     return json.dumps({**head, "fields": columns}, separators=(",", ":"))
@@ -54,14 +59,17 @@ def _refuse_unreadable(head: dict[str, Any], columns: list[dict[str, Any]]) -> N
 
 
 def with_meta_columns(schema: pa.Schema, table: str) -> str:
-    """As `to_avro`, with Hudi's meta columns before the others: what the blocks of a log file say of their rows."""
-    record = json.loads(to_avro(schema, table))
+    """As `to_avro`, with Hudi's meta columns before the others: what the blocks of a log file say of their rows.
+
+    All of them nullable, as in base files: the schema of the table is what says which are not.
+    """
+    record = json.loads(to_avro(optional(schema), table))
     record["fields"][:0] = _META_FIELDS
     return json.dumps(record, separators=(",", ":"))
 
 
 def from_avro(text: str) -> pa.Schema:
-    """The Arrow schema of a commit's Avro JSON. Reads more types than are written.
+    """The Arrow schema of a commit's Avro JSON; what may be null is nullable, at every depth. Reads more types than are written.
 
     Raises:
         CorruptTableError: the text is no Avro record schema.
@@ -142,7 +150,12 @@ def decimal_bytes(precision: int) -> int:
 def _arrow_fields(record: Any, named: dict[str, Any]) -> list[pa.Field]:
     import pyarrow as pa
 
-    return [pa.field(field["name"], _arrow(field["type"], named), nullable=True) for field in record["fields"]]
+    return [pa.field(field["name"], *_arrow_part(field["type"], named)) for field in record["fields"]]
+
+
+def _arrow_part(kind: Any, named: dict[str, Any]) -> tuple[pa.DataType, bool]:
+    """The type, and whether it may be null."""
+    return _arrow(kind, named), kind == "null" or (isinstance(kind, list) and "null" in kind)
 
 
 def _arrow(kind: Any, named: dict[str, Any]) -> pa.DataType:
@@ -170,9 +183,9 @@ def _arrow_complex(kind: Mapping[str, Any], named: dict[str, Any]) -> pa.DataTyp
         case "record":
             return pa.struct(_arrow_fields(kind, named))
         case "array":
-            return pa.list_(pa.field("element", _arrow(kind["items"], named)))
+            return pa.list_(pa.field("element", *_arrow_part(kind["items"], named)))
         case "map":
-            return pa.map_(pa.string(), _arrow(kind["values"], named))
+            return pa.map_(pa.string(), pa.field("value", *_arrow_part(kind["values"], named)))
         case "enum":
             return pa.string()
         case "fixed":

@@ -1,6 +1,7 @@
 """Columns: which types a table can hold, and what may change from commit to commit.
 
-All columns are nullable in a Hudi table that this library writes: a column added later has no value in older rows.
+Columns are nullable in a Hudi table that this library writes, but those that were declared otherwise when it was made: one
+that is added later has no value in older rows. The schema of the table alone tells (`required_columns`); its files do not.
 Types that one of the readers cannot hold, or reads as something else, are refused with the way out.
 
 `avro_types` translates them to what commits carry.
@@ -57,6 +58,57 @@ def storable(schema: pa.Schema, *, known: Container[str] = ()) -> pa.Schema:
     )
 
 
+def declared(schema: pa.Schema) -> pa.Schema:
+    """As `storable`, and columns that are not nullable stay so.
+
+    Raises:
+        InputError: also for a field inside a column that is not nullable, which is not kept.
+    """
+    required = required_columns(schema)
+    for field in schema:
+        if field.name in META_COLUMNS:
+            continue
+        if inside := [path for path, each in fields_inside(field.type, field.name) if not each.nullable]:
+            raise InputError(
+                f"Column {inside[0]!r} is declared not null, which is kept for whole columns only. Declare it nullable",
+                column=inside[0],
+            )
+    return with_required(storable(schema), required)
+
+
+def required_columns(schema: pa.Schema) -> tuple[str, ...]:
+    """The columns that are not nullable."""
+    return tuple(field.name for field in schema if not field.nullable and field.name not in META_COLUMNS)
+
+
+def with_required(schema: pa.Schema, required: Container[str]) -> pa.Schema:
+    """The schema, with these columns not nullable."""
+    import pyarrow as pa
+
+    return pa.schema([field.with_nullable(field.nullable and field.name not in required) for field in schema])
+
+
+def optional(schema: pa.Schema) -> pa.Schema:
+    """The schema with everything in it nullable, at every depth."""
+    import pyarrow as pa
+
+    return pa.schema([_optional(field) for field in schema])
+
+
+def _optional(field: pa.Field) -> pa.Field:
+    import pyarrow as pa
+    import pyarrow.types as types
+
+    kind = field.type
+    if types.is_struct(kind):
+        kind = pa.struct([_optional(each) for each in map(kind.field, range(kind.num_fields))])
+    elif types.is_list(kind):
+        kind = pa.list_(_optional(kind.value_field))
+    elif types.is_map(kind):
+        kind = pa.map_(kind.key_type, _optional(kind.item_field))
+    return field.with_type(kind).with_nullable(True)
+
+
 def refuse_names(schema: pa.Schema, *, known: Container[str] = ()) -> None:
     """Raise `InputError` for a name that no column, or field inside one, can have, or that two have.
 
@@ -94,7 +146,10 @@ def fields_inside(kind: pa.DataType, where: str) -> Iterator[tuple[str, pa.Field
     if types.is_struct(kind):
         inside = [(each.name, each) for each in map(kind.field, range(kind.num_fields))]
     elif types.is_map(kind):
-        inside = [("key", kind.key_field.with_name("key")), ("value", kind.item_field.with_name("value"))]
+        inside = [
+            ("key", kind.key_field.with_name("key").with_nullable(True)),
+            ("value", kind.item_field.with_name("value")),
+        ]
     elif _is_list(kind):
         inside = [("element", kind.value_field.with_name("element"))]
     for name, each in inside:
