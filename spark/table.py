@@ -209,8 +209,8 @@ class SparkTable(Writing):
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise InputError(
-            f"{self!r} belongs to the driver of its Spark session and cannot travel; hand its `table` to other processes, or open "
-            "the table there"
+            f"{self!r} belongs to the driver of its Spark session and cannot travel; hand its `table` to other processes, or "
+            "open the table there"
         )
 
     def __repr__(self) -> str:

@@ -40,8 +40,8 @@ class Scan:
     Row groups are read ahead by as many threads as Arrow has (`pyarrow.set_cpu_count`), and come in the order of
     partitions and file groups. At most about twice as many row groups as threads are in memory.
 
-    Polars, DuckDB, pandas and pyarrow take it as it is, through ``__arrow_c_stream__``. It pickles: another process opens the table
-    for itself, and reads the same state; ``progress`` is not called from there.
+    Polars, DuckDB, pandas and pyarrow take it as it is, through ``__arrow_c_stream__``. It pickles: another process opens the
+    table for itself, and reads the same state; ``progress`` is not called from there.
 
     Attributes:
         schema: the columns of the rows.

@@ -27,7 +27,9 @@ class PinnedView:
         completion: the newest completion time that it holds; the checkpoint of an incremental reader.
     """
 
-    def __init__(self, session: Session, view: View, completion: str, beating: Beating | LeaseElsewhere, *, past: bool) -> None:
+    def __init__(
+        self, session: Session, view: View, completion: str, beating: Beating | LeaseElsewhere, *, past: bool
+    ) -> None:
         self._session, self.view, self.completion, self._beating, self._past = session, view, completion, beating, past
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -73,8 +75,8 @@ class PinnedView:
             refuse_cleaned(self._session, as_of_completion=self.completion)
         if self._beating.lost:
             raise LockLostError(
-                f"{self._session.url}: the lease of this reader has ended{self._beating.why}; files of its state may be gone. Read "
-                "again",
+                f"{self._session.url}: the lease of this reader has ended{self._beating.why}; files of its state may be "
+                "gone. Read again",
                 table=self._session.url,
                 reason="silent",
             )
