@@ -50,7 +50,8 @@ def combine(
         return rows  # a merger brings single values into their form too: a list is cut to its bound
     order, groups = _sorted(codes, [_array(rows, name) for name in ordering], ties)
     places = filling = pa.array(order)
-    if ordering and one_by_one:  # late rows, the first to arrive at their end, then those in time: the last that sets stands
+    if ordering and one_by_one:
+        # Late rows, the first to arrive at their end, then those in time: the last that sets something stands.
         arrival = np.arange(len(codes))
         filling = pa.array(np.lexsort((np.where(in_time(codes, order), arrival, ~arrival), codes)))
     last = pa.array(order[groups.offsets[1:] - 1])  # a column without a merger needs no sorting of its values

@@ -177,7 +177,7 @@ def test_zero_is_one_ordering_value_whatever_its_sign(
             t.delete(
                 pa.table({"id": ["a", "b"], "o": pa.array([-0.0, 0.0], width), "then": pa.array([0.0, 0.0], width)})
             )
-            assert t.read(columns=["id"]).count() == 2
+            assert t.read(columns=["id"]).count() == (2 if ties == "last" else 4)
 
 
 def test_zero_is_one_ordering_value_of_a_stream_too(tmp_path: Path) -> None:
