@@ -47,8 +47,8 @@ class TableStream:
     def upsert(self, rows: Any, *, zone: str | None = None, **retries: Unpack[WriteOptions]) -> WriteResult:
         """Set the stream's columns of the rows with these keys, where no newer event has; rows that are lacking appear.
 
-        It takes no lock and never conflicts, neither with other streams nor with other writers of this one. Of several events
-        of one key in ``rows`` the newest counts, the later one of two that are equally new.
+        It takes no lock and never conflicts, neither with other streams nor with other writers of this one. Several events of
+        one key in ``rows`` count one after the other, as if each had landed by itself.
 
         In columns with a merger all of them count. Where one may not count twice (sum, count) the write needs a ``batch``.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, Self, Unpack
 
@@ -19,6 +19,8 @@ from .incoming import Source
 from .rebase import stats_of
 from .sink import each_once
 
+PLACE = "_lakelatch_place"  # the column of where a row stood in its DataFrame
+
 
 class Jobs(Protocol):
     """What is needed of a table's writes."""
@@ -32,8 +34,8 @@ class Jobs(Protocol):
 class SparkStream:
     """Writes the events of one stream of a table from DataFrames, as `TableStream` does from other rows.
 
-    Of several events of one key in one DataFrame the newest counts; which of equally new ones does is not said. Both methods
-    take the bounds of `Table.run` and ``progress``, as `SparkTable.upsert` does, but in a transaction.
+    The events of a DataFrame count in its order: of its partitions one after the other, and in each as they stand. Both
+    methods take the bounds of `Table.run` and ``progress``, as `SparkTable.upsert` does, but in a transaction.
     """
 
     def __init__(self, writes: Jobs, name: str) -> None:
@@ -70,9 +72,12 @@ def write_events(
     config, buckets = plan.spec.config, plan.spec.bucket_count or 0
 
     def shuffle(rows: Any) -> Any:
+        from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
         places = columns.partition_columns(schema, config.partition_fields)
         bucket = columns.bucket_column(config.record_key_fields, buckets)
-        return rows.repartition(writes.tasks(rows), *places, bucket)
+        numbered = rows.withColumn(PLACE, F.monotonically_increasing_id())  # a shuffle keeps no order
+        return numbered.repartition(writes.tasks(rows), *places, bucket)
 
     with txn.workspace.staging():
         stats = stats_of(
@@ -97,13 +102,15 @@ class EventsTask(Task):
         rows = table_of(list(batches))
         if not rows.num_rows:
             return Answer([])
+        rows = as_they_came(rows, spec.config.record_key_fields)
         rows = stream_writes.checked(self.plan, Incoming(rows, self.url, spec.config).source(spec.schema), self.url)
         with Files(spec, task) as files:
-            append_events(self.plan, in_one_order(rows), files)
+            append_events(self.plan, rows, files)
             return Answer(files.stats())
 
 
-def in_one_order(rows: pa.Table) -> pa.Table:
-    """The rows in an order that every run of a task gives them, so that each writes the same bytes."""
-    by = [name for name, kind in zip(rows.schema.names, rows.schema.types, strict=True) if not pa.types.is_nested(kind)]
-    return rows.sort_by([(name, "ascending") for name in by])
+def as_they_came(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """The rows of each key in the order of the DataFrame, and the keys in one that every run of a task gives them, so that
+    each writes the same bytes even where the source has another order when it is asked again.
+    """
+    return rows.sort_by([(name, "ascending") for name in (*keys, PLACE)]).drop_columns([PLACE])

@@ -179,9 +179,47 @@ def test_sql_joins_tables_and_reads_of_them_only_what_the_query_needs(run, table
     told = run("sql", query, "--table", f"f={table.url}", "--table", f"n={other}", "--json").stdout
     assert lines(told) == [{"name": "Kennedy", "total": 3}]
     assert "Kennedy      3" in run("sql", query, "--table", f"f={table.url}", "--table", f"n={other}").stdout
-    for bad, words in [("select nope from f", "DuckDB refuses"), ("selec", "DuckDB refuses"), ("", "no rows to show")]:
+    for bad, words in [("select nope from f", "DuckDB refuses"), ("selec", "DuckDB refuses"), ("", "no statement")]:
         assert words in run("sql", bad, "--table", f"f={table.url}", code=2).stderr
     assert "NAME=URL" in run("sql", "select 1", "--table", "f", code=2).stderr
+
+
+CHANGES = [
+    "copy (select 1) to '{out}'", "copy f to '{out}' (format parquet)", "export database '{out}'", "attach '{out}'",
+    "install httpfs", "load httpfs", "set threads = 1", "reset threads", "pragma threads = 1", "pragma enable_profiling",
+    "create table other as select 1", "create view other as select 1", "drop view f", "delete from f", "update f set v = 1",
+    "insert into f select 1", "with x as (select 1) insert into f select * from x", "begin", "checkpoint", "vacuum",
+    "use memory", "prepare p as select 1", "call enable_logging()", "create secret (type s3)", "select 1; select 2",
+    "select 1; copy (select 1) to '{out}'", "copy (select 1) to '{out}'; select 1", "create table x(i int); pivot f on id",
+    "", " -- nothing", "; ;",
+]  # fmt: skip
+READS = [
+    "select * from read_csv('{secret}')", "select * from read_text('{secret}')", "select * from read_blob('{secret}')",
+    "select * from read_parquet('{secret}')", "select * from read_json('{secret}')", "select * from '{secret}'",
+    "select * from glob('{folder}/*')", "select * from sniff_csv('{secret}')", "select * from duckdb_secrets()",
+    "select * from 'http://127.0.0.1:1/x.csv'", "select * from query('from read_text(''{secret}'')')",
+    "explain analyze copy (select 1) to '{out}'", "describe from read_csv('{secret}')", "select * from tables",
+    "select (select content from read_text('{secret}')) from f", "import database '{folder}'",
+]  # fmt: skip
+QUERIES = [
+    "from f", "table f", "values (1)", "describe f", "summarize f", "show tables", "pivot f on id using sum(v)", "select 1;",
+    "with x as (from f) from x", "explain from f", "select count(*) from f union all select 2", "pragma table_info('f')",
+]  # fmt: skip
+
+
+def test_sql_runs_one_statement_that_reads_the_named_tables_and_nothing_else(run, table, tmp_path, monkeypatch):
+    secret, out = tmp_path / "secret.csv", tmp_path / "out"
+    secret.write_text("word\nhush\n")
+    monkeypatch.chdir(tmp_path)
+    before = {each: each.stat().st_mtime_ns for each in tmp_path.rglob("*")}
+    for statement in (*CHANGES, *READS):
+        query = statement.format(secret=secret, out=out, folder=tmp_path)
+        refused = run("sql", query, "--table", f"f={table.url}", code=2)
+        assert ("nothing was run" if statement in CHANGES else "DuckDB refuses") in refused.stderr, statement
+        assert "hush" not in refused.stdout + refused.stderr
+    for query in QUERIES:
+        assert run("sql", query, "--table", f"f={table.url}").stdout, query
+    assert {each: each.stat().st_mtime_ns for each in tmp_path.rglob("*")} == before
 
 
 def test_duckdb_hands_projection_and_filters_down_to_the_scan_and_gets_the_same_rows(odd):

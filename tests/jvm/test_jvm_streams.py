@@ -56,10 +56,13 @@ def test_hudi_readers_are_right_at_every_commit_without_late_events_and_after_ev
         keep("two streams")
         table.compact()
         keep("compacted")
-        orders.upsert([order(n, 2, None if n % 2 else -n) for n in range(6, 14)])
+        filled = [order(n, 2, n, "filled") for n in range(10, 14)]  # one file has both events of these
+        orders.upsert([*filled, *(order(n, 3, None, None) for n in range(10, 14)), order(10, 2, 666)])
+        keep("events of one batch that fill the nulls of others")
+        orders.upsert([order(n, 4, None if n % 2 else -n) for n in range(6, 14)])
         with table.transaction() as txn:
             txn.stream("clicks").upsert([click(n, 2, None) for n in range(3)])
-            txn.stream("orders").delete([order(n, 3, None) for n in (7, 20)])
+            txn.stream("orders").delete([order(n, 5, None) for n in (7, 20)])
         keep("nulls that keep, and deletes")
         table.compact()
         orders.upsert([order(n, 0, 666) for n in range(14)])  # late, all but one

@@ -30,7 +30,7 @@ from lakelatch.occ.table.table import Table
 from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.occ.writing import stream_writes
 from lakelatch.spark.writing.rebase import stats_of
-from lakelatch.spark.writing.streams import EventsTask
+from lakelatch.spark.writing.streams import PLACE, EventsTask
 from lakelatch.streams import CLEAR, CLEARED, DELETED, UPSERT, Stream, slice_rows
 from lakelatch.testing import FakeEnvironment
 
@@ -206,7 +206,7 @@ class StreamWork:
         self._sent.append(event)
         if kind == UPSERT or stream.on_delete != "ignore":
             self.attempt.events.append(event)
-        if self.luck.random() < _BY_SPARK and len({(row["part"], row["id"]) for row in batch}) == len(batch):
+        if self.luck.random() < _BY_SPARK:
             return self._as_spark(stream, kind, batch)
         written = self.txn.stream(stream.name)
         (written.upsert if kind == UPSERT else written.delete)(batch)
@@ -220,7 +220,8 @@ class StreamWork:
             return
         slices = slices_by_partition(txn.current.file_slices())
         task = EventsTask(StreamPlan(plan.spec, plan.stream, plan.kind, slices), txn.url)
-        batches = pa.Table.from_pylist(batch, pa.schema([_SCHEMA.field(name) for name in batch[0]])).to_batches()
+        rows = pa.Table.from_pylist(batch, pa.schema([_SCHEMA.field(name) for name in batch[0]]))
+        batches = rows.append_column(PLACE, pa.array(range(len(batch)))).to_batches()
 
         def second() -> None:
             env.sleep(self.luck.random() * self.luck.choice((0.02, 0.5)))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import random
 import threading
+from collections import Counter
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from lakelatch.errors import InputError
+from lakelatch.spark.reading.columns import spark_schema
 from lakelatch.streams import CLEARED, DELETED, UPSERT
 
+from ..streams import test_cuts as stories
 from ..streams.model import Model
 from .driver import ROUTES
 
@@ -47,7 +51,7 @@ def events(rng: random.Random, name: str) -> list[dict[str, Any]]:
         n = rng.randint(0, 5)
         return n if name != "b" else pa.scalar(n * 10**9, pa.timestamp("us", "UTC")).as_py().replace(tzinfo=None)
 
-    found: dict[Any, dict[str, Any]] = {}
+    found: list[dict[str, Any]] = []
     for _ in range(6):
         city = rng.choice("xy")
         row = {"id": f"{city}{rng.randint(0, 4)}", "city": city, f"{name}_at": at()}
@@ -56,8 +60,8 @@ def events(rng: random.Random, name: str) -> list[dict[str, Any]]:
             "b": {"b": rng.random()},
             "c": {"c": rng.choice([None, 1, 10]), "c2": rng.choice([None, [], ["", "𝄞"], ["a"]])},
         }[name]
-        found[row["id"], row[f"{name}_at"]] = row | values  # of equally new ones in a frame any may count
-    return list(found.values())
+        found.append(row | values)
+    return found
 
 
 def as_rows(read: list[Any]) -> dict[Any, Any]:
@@ -160,3 +164,31 @@ def test_events_of_two_streams_land_in_one_commit(spark, table):
     table.run(job)
     assert len(table.table.commits()) == commits + 1
     assert [(row.a, row.b) for row in table.read().collect()] == [(5, 2.0)]
+
+
+@pytest.mark.parametrize("route", ["driver", "tasks"])
+@pytest.mark.parametrize("cuts", [[], [2]])
+def test_events_of_a_frame_count_in_its_order_wherever_it_is_cut(spark, make, route, cuts):
+    stream, merge = stories.STREAMS["keep, mergers"], {name: spec for name, (spec, _) in stories.MERGERS.items()}
+    names = (*stream.columns, *merge)
+    given = {**MADE, "schema": stories.SCHEMA, "partition_by": ()}
+    made = make(sizes=ROUTES[route], **given)
+    opened = made.stream("s", columns=names, ordering="at", merge=merge, foreign_readers=False)
+    told = [
+        stories.story(f"k{n}", each, names) for n, each in enumerate(product(stories.EVENTS, repeat=stories.LENGTH))
+    ]
+    model = Model(("id",), list(made.table.streams))
+    for number, batch in enumerate(stories.in_cuts(told, cuts)):
+        seen = Counter[str]()
+        rows = sorted(
+            batch, key=lambda row: seen.update([row["id"]]) or seen[row["id"]]
+        )  # a key's are in many partitions
+        values = [tuple(row[name] for name in stories.SCHEMA.names) for row in rows]
+        opened.upsert(spark.createDataFrame(values, spark_schema(stories.SCHEMA)), batch=("test", number))
+        model.apply("s", UPSERT, batch)
+    expected = {key: row for (key,), row in model.rows().items()}
+    for _ in range(2):
+        assert {row.id: row.asDict() for row in made.read().collect()} == {
+            k: row | {"id": k} for k, row in expected.items()
+        }
+        made.table.compact()

@@ -14,6 +14,7 @@ MERGED: dict[str, Callable[[list[Any]], Any]] = {
     "count": sum,
     "min": min,
     "max": max,
+    "bool_and": all,
     "bool_or": any,
     "collect_set(2)": lambda lists: sorted({each for some in lists for each in some})[:2],
     "top_n(2)": lambda lists: sorted({each for some in lists for each in some}, reverse=True)[:2],
@@ -32,7 +33,7 @@ class State:
 
 
 class Model:
-    """Events in slot order: each batch is what one commit brings of one stream."""
+    """Events one after the other, in slot order, and those of one commit and stream as they stand in it."""
 
     def __init__(self, keys: tuple[str, ...], streams: list[Stream]) -> None:
         self.keys, self.streams, self.states = keys, {each.name: each for each in streams}, {}
@@ -64,7 +65,7 @@ class Model:
 
     def _set(self, stream: Stream, kind: str, batch: list[Row]) -> None:
         name = stream.name
-        for event in self._folded(stream, kind, batch):
+        for event in batch:
             key = tuple(event[each] for each in self.keys)
             state = self.states.setdefault(key, State())
             newest = state.newest.get(name)
@@ -84,15 +85,6 @@ class Model:
                     state.values[column] = self._defaults().get(column)
             elif kind == DELETED:
                 state.there, state.values, state.emptied = False, {}, dict(state.newest)
-
-    def _folded(self, stream: Stream, kind: str, batch: list[Row]) -> list[Row]:
-        found: dict[tuple[Any, ...], Row] = {}
-        for event in sorted(batch, key=lambda each: each[stream.ordering]):
-            key = tuple(event[each] for each in self.keys)
-            before = found.get(key, {})
-            kept = {c: v for c, v in before.items() if event.get(c) is None and stream.null == "keep"}
-            found[key] = event | (kept if kind == UPSERT else {})
-        return list(found.values())
 
     def _defaults(self) -> Row:
         merged = {column for stream in self.streams.values() for column, _ in stream.merge}

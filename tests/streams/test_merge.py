@@ -196,17 +196,24 @@ def test_a_merger_of_ones_own_gets_no_nulls_and_who_lacks_it_reads_the_rest(addi
     assert adding.read(columns=["id", "n"]).to_pylist() == [{"id": "k", "n": 100}]
 
 
-def test_of_one_batch_the_newest_event_counts_and_its_nulls_are_filled():
-    stream = Stream("s", ("x", "y"), "at")
+def test_of_one_batch_those_events_are_written_that_the_table_may_want():
+    """The newest, and the older ones that fill its nulls: whether these are too old for the table is not known."""
     rows = pa.table(
-        {"_hoodie_record_key": ["k", "l", "k", "k"], "at": [1, 1, 2, 2], "x": [1, 7, None, None], "y": [1, 7, 2, 3]}
+        {
+            "_hoodie_record_key": ["k", "l", "k", "k", "k", "k"],
+            "at": [1, 1, 2, 3, 3, 2],
+            "x": [1, 7, 5, None, None, 9],  # the last one is late
+            "y": [1, 7, None, 2, 3, 9],
+        }
     )
+    stream = Stream("s", ("x", "y"), "at")
     assert folded(rows, stream).to_pylist() == [
         {"_hoodie_record_key": "l", "at": 1, "x": 7, "y": 7},
-        {"_hoodie_record_key": "k", "at": 2, "x": 1, "y": 3},
+        {"_hoodie_record_key": "k", "at": 2, "x": 5, "y": None},
+        {"_hoodie_record_key": "k", "at": 3, "x": None, "y": 3},
     ]
-    written = Stream("s", ("x", "y"), "at", null="write", foreign_readers=False)
-    assert folded(rows, written).to_pylist()[1]["x"] is None
+    for alone in (Stream("s", ("x", "y"), "at", null="write", foreign_readers=False), Stream("s", ("y",), "at")):
+        assert folded(rows, alone).to_pylist()[1:] == [{"_hoodie_record_key": "k", "at": 3, "x": None, "y": 3}]
 
 
 def test_a_log_file_of_other_writes_is_refused_by_readers_and_compaction(table):

@@ -10,12 +10,13 @@ These names and their meaning are stable. Stored is the merged value alone: to g
 first and then the contributions of the new ones, in order of arrival.
 
 `ordering` sorts the rows of one call. A stored row has the greatest ordering value of all that went into it, so that with
-late rows only mergers that are `Laws.commutative`, and whole rows of the newest, give what all rows at once would give.
+late rows only mergers that are `Laws.commutative`, and whole rows of the newest, give what all rows at once would give. Tables
+merge `one_by_one`: there `last_non_null` and `last_unless` give the same wherever rows are cut into calls.
 """
 
 from .interface import Groups, Laws, Merger
 from .named import BUILT_IN, find
-from .order import ranks, refuse_unordered
+from .order import ages, in_time, ranks, refuse_unordered
 from .rows import Ties, combine, join, top_n_per_key
 from .rule import EVERY, Rule
 from .totals import Count, Sum
@@ -30,8 +31,10 @@ __all__ = [
     "Rule",
     "Sum",
     "Ties",
+    "ages",
     "combine",
     "find",
+    "in_time",
     "join",
     "ranks",
     "refuse_unordered",

@@ -31,6 +31,27 @@ def ranks(values: pa.Array) -> _Ints:
     return np.where(np.asarray(values.is_null()), -1, np.unique(found, return_inverse=True)[1].astype(np.int64))
 
 
+def ages(values: pa.Array) -> _Ints:
+    """`ranks` of the values of an ordering column, where -0.0 is 0.0: of the two the later to arrive is the newer."""
+    if pa.types.is_floating(values.type):
+        values = pc.add(values.cast(pa.float64()), 0.0)
+    return ranks(values)
+
+
+def in_time(codes: _Ints, order: _Ints) -> npt.NDArray[np.bool_]:
+    """Mark the rows that are newer than each row of their key that arrived before them; the others are late.
+
+    Args:
+        codes: of each row, in order of arrival, the number of its key.
+        order: the places of the rows by key, then age, so that each is newer than the one before it.
+    """
+    by_arrival, ages = np.argsort(codes, kind="stable"), np.empty(len(codes), np.int64)
+    ages[order] = np.arange(len(codes))  # of a key all are larger than of the one before it
+    marks = np.empty(len(codes), bool)
+    marks[by_arrival] = ages[by_arrival] == np.maximum.accumulate(ages[by_arrival])
+    return marks
+
+
 def order_of(values: pa.Array) -> _Ints:
     """`ranks`, where nulls have any number."""
     kind = values.type

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import InputError
-from .choice import Last
+from .choice import Last, LastNonNull, LastUnless
 from .interface import Groups, Merger
-from .order import ranks
+from .order import ages, in_time, ranks
 
 Ties = Literal["last", "first"]
 _LAST = Last()
@@ -26,6 +26,7 @@ def combine(
     mergers: Mapping[str, Merger],
     ordering: Sequence[str] = (),
     ties: Ties = "last",
+    one_by_one: bool = False,
 ) -> pa.Table:
     """One row for each key, in the order in which the keys come first; a column without a merger has the newest row's value.
 
@@ -34,6 +35,8 @@ def combine(
         ordering: columns by which a row is newer than another, the first of them first; null is older than any value.
             Without any the later row is newer.
         ties: which of two rows with equal ordering values is newer, the one that arrived last or first.
+        one_by_one: ``last_non_null`` and ``last_unless`` give what a call for each row would, with the row that stands first:
+            a late row fills what is not set, and does not replace what another late row has filled.
 
     Raises:
         InputError: a merged value does not fit its column's type, which the message names.
@@ -46,7 +49,11 @@ def combine(
     if len(codes) == len(encoded.dictionary) and not mergers:
         return rows  # a merger brings single values into their form too: a list is cut to its bound
     order, groups = _sorted(codes, [_array(rows, name) for name in ordering], ties)
-    places = pa.array(order)
+    places = filling = pa.array(order)
+    if ordering and one_by_one:
+        # Late rows, the first to arrive at their end, then those in time: the last that sets something stands.
+        arrival = np.arange(len(codes))
+        filling = pa.array(np.lexsort((np.where(in_time(codes, order), arrival, ~arrival), codes)))
     last = pa.array(order[groups.offsets[1:] - 1])  # a column without a merger needs no sorting of its values
     columns = []
     for field in rows.schema:
@@ -55,7 +62,8 @@ def combine(
             columns.append(values.take(last))
             continue
         try:
-            columns.append(merger.merge(values.take(places), groups))
+            fills = isinstance(merger, LastNonNull | LastUnless)
+            columns.append(merger.merge(values.take(filling if fills else places), groups))
         except InputError as e:
             raise InputError(f"column {field.name!r}: {e}", column=field.name) from e
     return pa.Table.from_arrays(columns, schema=rows.schema)
@@ -65,7 +73,7 @@ def _sorted(codes: npt.NDArray[np.int64], by: Sequence[pa.Array], ties: Ties) ->
     """The places of the rows by key, then age; and where each key begins."""
     if by:
         arrival = np.arange(len(codes)) if ties == "last" else np.arange(len(codes), 0, -1)
-        order = np.lexsort((arrival, *(ranks(each) for each in reversed(by)), codes))
+        order = np.lexsort((arrival, *(ages(each) for each in reversed(by)), codes))
     else:
         order = np.argsort(codes, kind="stable")
     ends = np.cumsum(np.bincount(codes))
@@ -101,7 +109,7 @@ def top_n_per_key(rows: pa.Table, count: int, *, key: Sequence[str], by: str) ->
     for name in key:
         each = np.unique(ranks(_array(rows, name)), return_inverse=True)[1].astype(np.int64)
         codes = np.unique(codes * (int(each.max()) + 1) + each, return_inverse=True)[1].astype(np.int64)
-    order = np.lexsort((np.arange(len(codes)), ~ranks(_array(rows, by)), codes))
+    order = np.lexsort((np.arange(len(codes)), ~ages(_array(rows, by)), codes))
     starts = np.cumsum(np.bincount(codes)) - np.bincount(codes)
     place: Any = np.arange(len(order)) - starts[codes[order]]
     return rows.take(pa.array(np.sort(order[place < count])))

@@ -119,6 +119,8 @@ class Rule:
         return rows
 
     def one_of_each(self, rows: pa.Table, key: str) -> pa.Table:
-        """One row for each key. ``rows`` come in order of arrival, and hold contributions or merged values."""
+        """One row for each key, as if each were merged by itself. ``rows`` come in order of arrival, and hold contributions; the
+        first of a key may be a merged one.
+        """
         mergers = {name: merger for name in rows.column_names if (merger := self.merger(name)) is not None}
-        return combine(rows, key=key, mergers=mergers, ordering=self.ordering, ties=self.ties)
+        return combine(rows, key=key, mergers=mergers, ordering=self.ordering, ties=self.ties, one_by_one=True)

@@ -8,56 +8,71 @@ import pyarrow.compute as pc
 
 from ..errors import InputError
 from ..hudi.table import RECORD_KEY
-from ..mergers import Groups
+from ..mergers import Groups, ages, in_time
 from .contributions import lifted, mergers_of
 from .declaration import KEEP, Stream
 from .notes import UPSERT
 
 
 def folded(rows: pa.Table, stream: Stream, kind: str = UPSERT) -> pa.Table:
-    """One event of each key: that of the largest ordering value, the later one of equal ones.
+    """The events without those that change nothing, whatever the table holds: they do what each would do after the other.
 
-    Where a null keeps what was there, it keeps what an earlier event of the same batch has set, too.
+    An event is late where one of a larger ordering value came before it. Of the others the last one counts, and those before it
+    fill its nulls where a null keeps what was there. They stay rows of their own, in the order of their ordering values: an older
+    one may be too old for the table, and then so is what it would fill.
 
-    In a stream with mergers one for each ordering value, with what all of that value contribute; those of a key stand one
-    after the other, the newest last. Which of them came too late is not known before they are read.
+    In a stream with mergers there is one row for each ordering value, with what all events of that value contribute, late
+    ones too, and nothing else of these; those of a key stand one after the other, the newest last.
+
+    Args:
+        rows: in the order in which they arrived.
 
     Raises:
         ConfigError: a merger cannot be imported here.
         InputError: a value contributes nothing or too much, or several do not fit together.
     """
-    merging = kind == UPSERT and bool(stream.merge)
+    merging, keeps = kind == UPSERT and bool(stream.merge), kind == UPSERT and stream.null == KEEP
     if merging:
         rows = lifted(stream, rows)
-    codes = np.asarray(pc.dictionary_encode(_array(rows, RECORD_KEY)).indices)
+    codes = np.asarray(pc.dictionary_encode(_array(rows, RECORD_KEY)).indices).astype(np.int64)
     if not len(codes) or (not merging and int(codes.max()) + 1 == len(codes)):
         return rows
-    ranks = np.asarray(pc.rank(_array(rows, stream.ordering), sort_keys="ascending", tiebreaker="dense"))
-    order = np.lexsort((np.arange(len(codes)), ranks, codes))
-    by_key = codes[order]
-    first = np.append([True], by_key[1:] != by_key[:-1])
-    new = first | np.append([True], ranks[order][1:] != ranks[order][:-1]) if merging else first
-    ends = np.flatnonzero(np.append(new[1:], [True]))
-    starts = np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))[ends]  # of the key
-    last = order[ends]
-    kept = np.arange(len(last)) if merging else np.argsort(last)  # as the rows came
+    age = ages(_array(rows, stream.ordering))
+    order = np.lexsort((np.arange(len(codes)), age, codes))
+    counts = in_time(codes, order)
+    if not merging:
+        order = order[counts[order]]
+    by_key, by_age = codes[order], age[order]
+    new = np.append([True], by_key[1:] != by_key[:-1])
+    if merging or keeps:
+        new[1:] |= by_age[1:] != by_age[:-1]
+    starts = np.flatnonzero(new)
+    ends = np.append(starts[1:], len(order)) - 1
+    last, owner = order[ends], by_key[ends]
+    needed = np.append(owner[1:] != owner[:-1], [True]) | merging
     mergers = mergers_of(stream, rows.column_names) if merging else {}
-    groups = Groups(np.concatenate([[0], ends + 1]))
-    found = {}
+    groups = Groups(np.append(starts, len(order)))
+    found, places = {}, dict.fromkeys(rows.column_names, last)
     for name in rows.column_names:
         if name in mergers:
             try:
                 found[name] = mergers[name].merge(_array(rows, name).take(pa.array(order)), groups)
             except InputError as e:
                 raise InputError(f"column {name!r}: {e}; nothing was written", column=name) from e
-            continue
-        places = last
-        if kind == UPSERT and stream.null == KEEP and name in stream.columns:
-            valid = np.asarray(rows.column(name).is_valid())[order]
-            newest = np.maximum.accumulate(np.where(valid, np.arange(len(order)), -1))[ends]
-            places = np.where(newest >= starts, order[newest], last)
-        found[name] = rows.column(name).take(pa.array(places[kept]))
-    return pa.table(found)
+        elif keeps and name in stream.columns:
+            sets = np.asarray(rows.column(name).is_valid())[order] & counts[order]
+            newest = np.maximum.accumulate(np.where(sets, np.arange(len(order)), -1))[ends]
+            places[name] = np.where(newest >= starts, order[newest], -1)
+            filled = np.flatnonzero(newest >= starts)
+            needed[filled[np.append(owner[filled][1:] != owner[filled][:-1], [True])[: len(filled)]]] = True
+    kept = np.flatnonzero(needed)
+    if not merging:
+        kept = kept[np.argsort(last[kept])]  # as the rows came
+    for name in rows.column_names:
+        if name not in found:
+            at = places[name][kept]
+            found[name] = rows.column(name).take(pa.array(at, mask=at < 0))
+    return pa.table({name: found[name] for name in rows.column_names})
 
 
 def _array(rows: pa.Table, name: str) -> pa.Array:

@@ -64,12 +64,10 @@ class Table:
         return merged
 
     def apply(self, rows: Iterable[Row]) -> None:
-        batch: dict[str, list[Row]] = {}
         for row in rows:
             lifted = row | {name: int(row[name] is not None) for name, spec in self.rule.items() if spec == "count"}
-            batch.setdefault(row["id"], []).append(lifted)
-        for key, given in batch.items():
-            self.rows[key] = self.one([*([self.rows[key]] if key in self.rows else []), *given])
+            before = [self.rows[row["id"]]] if row["id"] in self.rows else []
+            self.rows[row["id"]] = self.one([*before, lifted])
 
     def check(self) -> None:
         wanted = sorted(self.rows.values(), key=lambda row: row["id"])

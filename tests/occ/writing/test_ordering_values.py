@@ -134,3 +134,60 @@ def test_log_files_hold_avro_where_a_text_orders_rows(tmp_path: Path, ordering: 
         assert len(logs) == 3
         assert {block.kind for block in blocks if isinstance(block, Block)} == {kind}
         assert dict(zip(*t.read(columns=["id", "v"]).to_arrow().to_pydict().values(), strict=True)) == {"a": 1, "b": 1}
+
+
+@pytest.mark.parametrize("ties", ["last", "first"])
+@pytest.mark.parametrize("width", [pa.float64(), pa.float32()], ids=str)
+@pytest.mark.parametrize("merge", [{}, {"n": "sum"}, {"n": "last_non_null"}], ids=["plain", "sum", "last_non_null"])
+@pytest.mark.parametrize("kind", ["copy_on_write", "merge_on_read"])
+def test_zero_is_one_ordering_value_whatever_its_sign(
+    tmp_path: Path, kind: str, merge: Any, width: pa.DataType, ties: str
+) -> None:
+    """Zeros of both signs: in one batch and in two, as log files and compacted, and in a pair of columns."""
+    schema = pa.schema([("id", pa.string()), ("o", width), ("then", width), ("v", pa.string()), ("n", pa.int64())])
+
+    def some(*told: tuple[str, float, str]) -> pa.Table:
+        return pa.Table.from_pylist(
+            [{"id": key, "o": at, "then": -at, "v": v, "n": 1} for key, at, v in told], schema=schema
+        )
+
+    given: dict[str, Any] = {"type": kind, "table_version": 9, "schema": schema, "merge": merge, "ties": ties}
+    for ordering in ("o", ["o", "then"]):
+        with lakelatch.create(
+            str(tmp_path / str(len(ordering))), record_key="id", ordering_field=ordering, **given
+        ) as t:
+            t.upsert(
+                some(
+                    ("a", 0.0, "1"),
+                    ("a", -0.0, "2"),
+                    ("b", -0.0, "1"),
+                    ("b", 0.0, "2"),
+                    ("c", 0.0, "1"),
+                    ("d", -0.0, "1"),
+                )
+            )
+            t.upsert(some(("c", -0.0, "2"), ("d", 0.0, "2")))
+            t.upsert(some(("c", 0.0, "3"), ("d", -0.0, "3"), ("c", -1.0, "late"), ("d", -1.0, "late")))
+            stand = {"a": "2", "b": "2", "c": "3", "d": "3"} if ties == "last" else dict.fromkeys("abcd", "1")
+            for _ in range(2):
+                assert {row["id"]: row["v"] for row in t.read().to_pylist()} == stand
+                assert {t.read(where=where).count() for where in ("o = 0", "o >= 0.0D", "o in (-0.0D)")} == {4}
+                if kind == "merge_on_read":
+                    t.compact()
+            t.delete(
+                pa.table({"id": ["a", "b"], "o": pa.array([-0.0, 0.0], width), "then": pa.array([0.0, 0.0], width)})
+            )
+            assert t.read(columns=["id"]).count() == (2 if ties == "last" else 4)
+
+
+def test_zero_is_one_ordering_value_of_a_stream_too(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"type": "merge_on_read", "table_version": 9, "bucket_count": 1}
+    with lakelatch.create(str(tmp_path / "t"), record_key="id", schema=SCHEMA, **given) as t:
+        stream = t.stream("s", columns=["v"], ordering="seen", on_delete="clear")
+        stream.upsert(rows(("a", 0.0, 1), ("a", -0.0, 2), ("b", -0.0, 1), ("b", 0.0, 2), ("c", 0.0, 1), ("d", -0.0, 1)))
+        stream.upsert(rows(("c", -0.0, 2), ("d", 0.0, 2)))
+        t.compact()
+        stream.upsert(rows(("c", 0.0, 3), ("d", -0.0, 3)))
+        assert {row["id"]: row["v"] for row in t.read().to_pylist()} == {"a": 2, "b": 2, "c": 3, "d": 3}
+        stream.delete(rows(("a", 0.0, 0), ("b", -0.0, 0)).select(["id", "seen"]))
+        assert {row["id"]: row["v"] for row in t.read().to_pylist()} == {"a": None, "b": None, "c": 3, "d": 3}

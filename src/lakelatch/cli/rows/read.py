@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError, InputError
 from ..output import Waiting, count_text, say
@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _SHOWN = 20
+# A query reads the tables that are named, and no file, URL, extension or variable of this process.
+_CLOSED: dict[str, Any] = {
+    "enable_external_access": False,
+    "autoload_known_extensions": False,
+    "autoinstall_known_extensions": False,
+    "python_enable_replacements": False,
+    "lock_configuration": True,
+}
 
 
 def read(
@@ -55,18 +63,29 @@ def sql(
         raise ConfigError("lakelatch sql needs DuckDB, which is not installed: pip install duckdb") from e
     kind = _kind(kind, output, json=json)
     with ExitStack() as stack:
-        connection = stack.enter_context(duckdb.connect())
-        for name, url in map(_named, tables):
-            connection.register(name, ScanDataset(stack.enter_context(lakelatch.open(url)).read()))
         try:
-            found = connection.sql(query)
-            if found is None:
-                raise InputError(
-                    f"{query!r} has no rows to show; write a select, over tables named with --table NAME=URL"
-                )
-            _give(found.to_arrow_reader(10_000), limit, kind, output)
+            connection = stack.enter_context(duckdb.connect(config=_CLOSED))
+            _refuse_more_than_a_query(connection.extract_statements(query))
+            for name, url in map(_named, tables):
+                connection.register(name, ScanDataset(stack.enter_context(lakelatch.open(url)).read()))
+            _give(connection.sql(query).to_arrow_reader(10_000), limit, kind, output)
         except duckdb.Error as e:
             raise InputError(f"DuckDB refuses the query: {str(e).strip().rstrip('.')}") from e
+
+
+def _refuse_more_than_a_query(statements: Sequence[Any]) -> None:
+    """Raise `InputError` unless these are one statement that reads. Nothing has run yet.
+
+    DuckDB makes several of one PIVOT, and leaves their texts empty.
+    """
+    whole = statements if any(each.query for each in statements) else statements[-1:]
+    kinds = [each.type.name for each in whole]
+    if len(kinds) != 1 or kinds[0] not in ("SELECT", "EXPLAIN"):
+        told = " and ".join(kinds).replace("_", " ") or "no statement"
+        raise InputError(
+            f"lakelatch sql runs one select, over tables named with --table NAME=URL, and this is {told}; nothing was run. To "
+            "write a result to a file give -o FILE; tables are changed by `lakelatch upsert` and `lakelatch delete`"
+        )
 
 
 def _named(table: str) -> tuple[str, str]:

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...errors import InputError
-from ...mergers import Rule, Ties
+from ...mergers import Rule, Ties, ages
 from ..table import RECORD_KEY, shown, wide_hashes
 from .dictionaries import cast, plain
 
@@ -170,8 +170,11 @@ def contributions(rule: Rule, rows: pa.Table, *, in_order: bool = True) -> pa.Ta
     if not (in_order or rule.ordering or rule.commutes(rows.schema)):
         rows = deduplicate(rows)
     refuse_nan(rows, rule.ordering)
+    ahead = rule.merges_ahead(rows.schema)
+    if not (in_order or ahead):  # any order of arrival would do; this one is the same in every run of a task
+        rows = rows.sort_by([(name, "ascending") for name in rule.ordering], null_placement="at_start")
     lifted = rule.lifted(rows)
-    return rule.one_of_each(lifted, RECORD_KEY) if rule.merges_ahead(rows.schema) else lifted
+    return rule.one_of_each(lifted, RECORD_KEY) if ahead else lifted
 
 
 def alone(rule: Rule, rows: pa.Table) -> pa.Table:
@@ -225,30 +228,11 @@ def unrepeated(
             keys=repeated.slice(0, 100).to_pylist(),
         )
     # Sorted by key, then age, then arrival: the last of each key is the winner.
-    ages = [_ages(column(name)) for name in reversed(ordering)]
+    age = [ages(_whole(plain(column(name)))) for name in reversed(ordering)]
     arrival = np.arange(len(codes)) if ties == "last" else np.arange(len(codes), 0, -1)
-    by_key = np.lexsort((arrival, *ages, codes))
+    by_key = np.lexsort((arrival, *age, codes))
     last = np.append(codes[by_key][1:] != codes[by_key][:-1], [True])
     return np.sort(by_key[last])
-
-
-def _ages(column: Any) -> npt.NDArray[np.int64]:
-    """The rank of each of these ordering values; null is older than all."""
-    values = plain(column)
-    values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    ages = np.empty(len(values), np.int64)
-    order = pc.sort_indices(values)  # nulls last
-    ages[np.asarray(order)] = _ranks(values.take(order))
-    ages[np.asarray(values.is_null())] = -1
-    return ages
-
-
-def _ranks(ascending: pa.Array) -> npt.NDArray[np.int64]:
-    """Equal values have equal ranks, and all nulls one."""
-    before, after = ascending[:-1], ascending[1:]
-    nulls = np.asarray(ascending.is_null())
-    differs = np.asarray(pc.fill_null(pc.not_equal(before, after), fill_value=True)) & ~(nulls[:-1] & nulls[1:])
-    return np.concatenate([[0], np.cumsum(differs)]).astype(np.int64)
 
 
 def refuse_nan(rows: pa.Table, ordering: Collection[str]) -> None:
@@ -282,5 +266,9 @@ def widened(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _array(rows: pa.Table, name: str) -> pa.Array:
-    column = rows.column(name).combine_chunks()
+    return _whole(rows.column(name))
+
+
+def _whole(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    column = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
