@@ -59,7 +59,7 @@ PAYLOADS = {
     ),
     # To Hudi 1.2.0 like a class of somebody's own: it has no merge mode for it.
     "ReverseOrderHoodieRecordPayload": Payload(_MODELS + "ReverseOrderHoodieRecordPayload"),
-    "delete.marker": Payload(
+    "hoodie.payload.delete.field": Payload(
         _MODELS + "DefaultHoodieRecordPayload",
         options={"hoodie.payload.delete.field": "Op", "hoodie.payload.delete.marker": "D"},
     ),

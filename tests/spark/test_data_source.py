@@ -14,6 +14,7 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
 import lakelatch.spark
+from lakelatch.errors import CorruptTableError
 from lakelatch.occ.table import Table
 
 from .frames import planned
@@ -255,3 +256,29 @@ def test_a_batch_whose_state_was_cleaned_before_it_ran_again_is_told(
     counted.clean(retain_commits=0)
     with pytest.raises(StreamingQueryException, match="a cleaning has taken files of the state at"):
         query.run()
+
+
+@pytest.mark.parametrize(
+    "line", ["hoodie.table.precombine.field=tss", "hoodie.datasource.write.hive_style_partitioning=yes", None]
+)
+def test_properties_that_nobody_can_mean_are_named_in_spark_too(
+    source: Any, make: Callable[..., Any], tmp_path: Path, line: str | None
+) -> None:
+    table = make(ordering_field="n", type="merge_on_read")
+    rows = source.createDataFrame([("a", "x", 1)], "id string, city string, n int")
+    table.upsert(rows)
+    properties = tmp_path / "t" / ".hoodie/hoodie.properties"
+    properties.write_bytes(properties.read_bytes() + f"{line}\n".encode() if line else b"")
+    said = line or "is empty"
+    for write in (
+        lambda: table.upsert(rows),
+        lambda: table.delete(rows),
+        lambda: table.delete_where("n = 1"),
+        table.compact,
+    ):
+        with pytest.raises(CorruptTableError, match=said):
+            write()
+    with pytest.raises(CorruptTableError, match=said):
+        lakelatch.spark.open(source, str(tmp_path / "t"))
+    with pytest.raises(PySparkException, match=said):
+        source.read.format("lakelatch").load(str(tmp_path / "t")).collect()

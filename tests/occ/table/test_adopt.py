@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 import lakelatch
 from lakelatch.cli.history.timeline import newest
+from lakelatch.errors import UnsupportedTableError
 from lakelatch.hudi.timeline.instant_time import next_label
 from lakelatch.hudi.timeline.timeline import TIMELINE
 from lakelatch.occ.check.check import check
@@ -266,3 +270,48 @@ def test_a_log_that_is_made_anew_while_one_verifies_it_is_verified_anew(world):
     assert a.table.session.log.look(now=True) == []
     assert content(a.table) == independent_content(world.folder) == BEGUN | {"a0": 1, "a1": 1, "b0": 3, "b1": 3}
     assert check(a.table.store).findings == ()
+
+
+def keyed(folder: Path, kind: str) -> None:
+    """A table with three rows, and without its log; of a merge-on-read one with buckets all rows are in log files."""
+    how = {"bucket_count": 1} if kind == "merge_on_read" else {}
+    with lakelatch.create(str(folder), record_key="id", partition_by=["c", "d"], type=kind, **how) as table:
+        for number in range(3):
+            table.upsert([{"id": str(number), "c": "x", "d": "y"}])
+    shutil.rmtree(folder / ".hoodie/.lakelatch")
+
+
+def refuses_keys(folder: Path, said: str) -> None:
+    before = {each: each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+    with pytest.raises(UnsupportedTableError, match=re.escape(said)) as refused:
+        lakelatch.adopt(str(folder))
+    assert refused.value.details["feature"] == "record_keys"
+    assert {each: each.read_bytes() for each in folder.rglob("*") if each.is_file()} == before
+
+
+def test_rows_whose_keys_are_spelled_otherwise_are_refused(tmp_path):
+    """As JVM Hudi 1.2.0 spells them with its complex key generator, where there is one key field."""
+    folder = tmp_path / "t"
+    keyed(folder, "copy_on_write")
+    (newest,) = sorted(folder.rglob("*.parquet"), key=lambda path: path.name.rpartition("_")[2])[-1:]
+    rows = pq.read_table(newest)
+    place = rows.schema.get_field_index("_hoodie_record_key")
+    keys = pc.binary_join_element_wise("id:", rows.column(place), "")
+    pq.write_table(rows.set_column(place, "_hoodie_record_key", keys), newest)
+    refuses_keys(folder, "has the _hoodie_record_key 'id:")
+
+
+@pytest.mark.parametrize("kind", ["copy_on_write", "merge_on_read"])
+def test_rows_in_partitions_that_are_spelled_otherwise_are_refused(tmp_path, kind):
+    keyed(tmp_path, kind)
+    with (tmp_path / ".hoodie/hoodie.properties").open("a") as properties:
+        properties.write("hoodie.datasource.write.hive_style_partitioning=false\n")
+    refuses_keys(tmp_path, "has the _hoodie_partition_path 'c=x/d=y', and written here it would have 'x/y'")
+
+
+@pytest.mark.parametrize("kind", ["copy_on_write", "merge_on_read"])
+def test_rows_that_are_spelled_as_ours_are_adopted(tmp_path, kind):
+    keyed(tmp_path, kind)
+    with lakelatch.adopt(str(tmp_path)) as table:
+        table.upsert([{"id": "0", "c": "x", "d": "y"}])
+        assert sorted(table.read().to_arrow()["id"].to_pylist()) == ["0", "1", "2"]
