@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from itertools import chain
 from typing import Any, Literal
 
 from ...arguments import brief
 from ...conflict import refuse_contradiction, refuse_isolation
-from ...errors import ConfigError, UnsupportedTableError
+from ...errors import ConfigError, InputError, UnsupportedTableError
+from ...hudi.table import refuse_no_columns
 from ...locks import shown
 from ...locks.lock_url import LEASE_S_MAX, LEASE_S_MIN
 from ...streams import Stream
@@ -213,6 +215,7 @@ class Settings:
                 "each other"
             )
         made = replace(self, **changes)
+        made.refuse_names(changes)
         if (
             "lease_s" in changes and not LEASE_S_MIN <= made.lease_s <= LEASE_S_MAX
         ):  # what is stored is refused by the lock
@@ -220,6 +223,20 @@ class Settings:
                 f"lease_s is {made.lease_s:g}, must be between {LEASE_S_MIN:g} and {LEASE_S_MAX:g} (a day), as for every lock"
             )
         return made
+
+    def refuse_names(self, changed: Collection[str]) -> None:
+        """Raise `ConfigError` when one of these settings names what no column can be called."""
+        columns = {
+            "unique_constraints": chain(*self.unique_constraints),
+            "statistics": () if isinstance(self.statistics, str) else self.statistics or (),
+            "merge": (column for column, _ in self.merge if column not in _PARTIAL_UPDATE),
+        }
+        for setting, named in columns.items():
+            if setting in changed:
+                try:
+                    refuse_no_columns(named, setting)
+                except InputError as e:
+                    raise ConfigError(f"{e}", setting=setting, column=e.column) from None
 
     def refuse_older_versions(self, table: str) -> None:
         """Raise `UnsupportedTableError` when the table wants newer writers than this one."""

@@ -196,7 +196,7 @@ def _new_config(
 ) -> TableConfig:
     import pyarrow as pa
 
-    from ...hudi.table import declared, to_avro
+    from ...hudi.table import declared, refuse_no_columns, to_avro
 
     flag(hive_style, "hive_style")
     number(table_version, "table_version", whole=True)
@@ -212,6 +212,9 @@ def _new_config(
     keys = names(record_key, "record_key")
     partitions = names(partition_by, "partition_by")
     ordering = _ordering(ordering_field, table_version)
+    for what, given in (("record_key", keys), ("partition_by", partitions), ("ordering_field", ordering)):
+        refuse_no_columns(given, f"{what}={_as_given(given)}")
+    refuse_no_columns((*keys, *partitions, *ordering), "record_key, partition_by and ordering_field together")
     if not keys:
         raise InputError("a table needs a record key: name the column or columns that identify a row")
     title = name or store.url.rstrip("/").rpartition("/")[2] or "table"
@@ -237,6 +240,10 @@ def _new_config(
     )
     config.refuse_writing()
     return config
+
+
+def _as_given(names: Sequence[str]) -> str:
+    return repr(names[0] if len(names) == 1 else list(names))
 
 
 def _ordering(given: str | Sequence[str] | None, table_version: int) -> tuple[str, ...]:

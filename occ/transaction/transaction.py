@@ -354,7 +354,8 @@ class Transaction:
         """The table has one more column, null in all rows that are there; this lands without any rows, too.
 
         Args:
-            type: of Arrow, or its name, such as ``"int64"``; stored as the next wider one that tables have.
+            type: of Arrow, or what Spark or Arrow calls it, such as ``"bigint"``, ``"decimal(12,2)"`` or ``"array<string>"``;
+                stored as the next wider one that tables have.
 
         Raises:
             InputError: there is a column of that name, also in other case, or no table holds such a name or type.

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from lakelatch.errors import CorruptTableError, InputError
 from lakelatch.hudi.table.avro_schema import decimal_bytes, from_avro, to_avro
 from lakelatch.hudi.table.column_types import META_COLUMNS, storable, widen, with_column
+from lakelatch.hudi.table.type_names import type_of
 
 PLAIN = [
     pa.bool_(),
@@ -147,6 +148,80 @@ def test_the_rules_of_names_hold_inside_columns(inside, first, second, why):
     with pytest.raises(InputError, match=why) as refused:
         storable(pa.schema([("x", inside(two(first, second)))]))
     assert "'x." in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("boolean", pa.bool_()),
+        ("tinyint", pa.int32()),
+        ("smallint", pa.int32()),
+        ("INT", pa.int32()),
+        ("bigint", pa.int64()),
+        ("long", pa.int64()),
+        ("float", pa.float32()),
+        ("double", pa.float64()),
+        ("decimal(12,2)", pa.decimal128(12, 2)),
+        ("Decimal( 12 , 2 )", pa.decimal128(12, 2)),
+        ("decimal(5)", pa.decimal128(5, 0)),
+        ("decimal", pa.decimal128(10, 0)),
+        ("string", pa.string()),
+        ("binary", pa.binary()),
+        ("date", pa.date32()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("array<string>", pa.list_(pa.field("element", pa.string()))),
+        ("map<string,array<decimal(3,1)>>", pa.map_(pa.string(), pa.list_(pa.field("element", pa.decimal128(3, 1))))),
+        ("struct<a: int, B bigint, `c`: date>", pa.struct([("a", pa.int32()), ("B", pa.int64()), ("c", pa.date32())])),
+        ("int8", pa.int32()),
+        ("large_string", pa.string()),
+        ("timestamp[ns, tz=Europe/Rome]", pa.timestamp("us", "UTC")),
+        ("list<item: int64>", pa.list_(pa.field("element", pa.int64()))),
+    ],
+)
+def test_a_column_is_added_by_the_name_of_its_type(text, kind):
+    assert with_column(pa.schema([("id", pa.int64())]), "x", text).field("x").type == kind
+
+
+@given(TYPES)
+def test_what_arrow_calls_a_type_is_that_type(kind):
+    assert type_of(str(kind)) == kind
+
+
+NO_TYPES = [
+    "",
+    "nope",
+    "array",
+    "array<>",
+    "array<int",
+    "array<int>>",
+    "struct<>",
+    "struct<a>",
+    "map<string>",
+    "<int>",
+    "int;",
+]
+
+
+@pytest.mark.parametrize(
+    "text", [*NO_TYPES, "varchar(9)", "decimal(x)", "int int", "array<" * 500 + "int" + ">" * 500, "\ud800"]
+)
+def test_a_name_that_no_type_has_is_refused_with_those_that_are_known(text):
+    with pytest.raises(InputError, match=r"known: boolean, int, bigint.*array<"):
+        with_column(pa.schema([("id", pa.int64())]), "x", text)
+
+
+@pytest.mark.parametrize("text", ["decimal(39,2)", "decimal(3,4)", "decimal(0)", "decimal(5,-1)"])
+def test_decimals_that_no_table_holds_are_refused(text):
+    with pytest.raises(InputError, match="1 to 38 digits"):
+        with_column(pa.schema([("id", pa.int64())]), "x", text)
+
+
+@pytest.mark.parametrize(
+    "kind", ["bigint not null", "struct<a: int NOT NULL>", pa.struct([pa.field("a", pa.int64(), nullable=False)])]
+)
+def test_a_column_that_is_added_later_is_not_declared_not_null(kind):
+    with pytest.raises(InputError, match="declared not null"):
+        with_column(pa.schema([("id", pa.int64())]), "x", kind)
 
 
 def test_one_name_in_two_columns_or_structs_is_fine():

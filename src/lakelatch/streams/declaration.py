@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ..arguments import brief, encodable, flag, names, text
 from ..errors import ConfigError, InputError
-from ..hudi.table import COMMIT_TIME_ORDERING, META_COLUMNS, TableConfig
+from ..hudi.table import COMMIT_TIME_ORDERING, META_COLUMNS, TableConfig, refuse_no_columns
 
 ROW, CLEAR, IGNORE = ON_DELETE = ("row", "clear", "ignore")
 KEEP, WRITE = NULL = ("keep", "write")
@@ -273,6 +273,7 @@ def refuse_columns(stream: Stream, schema: pa.Schema | None, config: TableConfig
     """Raise `InputError` for a declaration that does not fit the table's columns."""
     if schema is None:
         raise InputError(f"{table} has no columns yet; create it with `schema`, then declare its streams")
+    refuse_no_columns(stream.own, f"stream {stream.name!r} of {table}")
     if unknown := [column for column in stream.own if column not in schema.names]:
         raise InputError(
             f"stream {stream.name!r}: {table} has no column {', '.join(unknown)}; add it with `add_column` first",

@@ -66,6 +66,41 @@ def test_a_folder_that_is_no_table_is_not_opened(tmp_path):
     assert files(tmp_path) == {}
 
 
+@pytest.mark.parametrize(
+    ("given", "named", "near"),
+    [
+        ({"record_key": "my id"}, "record_key='my id'", "my_id"),
+        ({"record_key": ["id", "größe"]}, r"record_key=\['id', 'größe'\]", "groe"),
+        ({"record_key": "meta.id"}, "record_key='meta.id'.* 'meta_id'. A field inside", ""),
+        ({"record_key": "_hoodie_record_key"}, "record_key=.*Hudi keeps", "hoodie_record_key"),
+        ({"partition_by": "a-b"}, "partition_by='a-b'", "a_b"),
+        ({"partition_by": ["a", "_metadata"]}, "partition_by=.*Spark keeps", "metadata"),
+        ({"ordering_field": "1st"}, "ordering_field='1st'", "_1st"),
+        ({"unique_constraints": "e mail"}, "unique_constraints: .*'e mail'", "e_mail"),
+        ({"unique_constraints": ["a", ["b", "c.d"]]}, "unique_constraints: .*'c.d'", "c_d"),
+        ({"statistics": ["a", "b c"]}, "statistics: .*'b c'", "b_c"),
+        ({"merge": {"a b": "sum"}, "table_version": 9}, "merge: .*'a b'", "a_b"),
+        ({"record_key": ["id", "ID"]}, "ignores case", ""),
+        ({"partition_by": "ID"}, "'id' and 'ID' .*ignores case", ""),
+        ({"partition_by": "day", "ordering_field": "Day"}, "'day' and 'Day' .*ignores case", ""),
+    ],
+)
+def test_a_table_whose_columns_no_row_can_have_is_not_made(tmp_path, given, named, near):
+    with pytest.raises((lakelatch.InputError, lakelatch.ConfigError), match=f"{named}.*{near}"):
+        lakelatch.create(str(tmp_path / "t"), **{"record_key": "id"} | given)
+    assert not (tmp_path / "t").exists()
+
+
+def test_columns_that_no_row_can_have_are_refused_later_too(tmp_path):
+    schema = pa.schema([("id", pa.string()), ("a", pa.int64()), ("at", pa.int64())])
+    settings = {"type": "merge_on_read", "table_version": 9, "bucket_count": 1}
+    with lakelatch.create(str(tmp_path / "t"), record_key="id", schema=schema, **settings) as table:
+        with pytest.raises(lakelatch.ConfigError, match=r"unique_constraints: .*'e mail'.*'e_mail'"):
+            table.change_settings(unique_constraints=["e mail"])
+        with pytest.raises(lakelatch.InputError, match=r"stream 's' .*'a b'.*'a_b'"):
+            table.stream("s", columns=["a", "a b"], ordering="at")
+
+
 def test_a_table_is_not_made_twice(tmp_path):
     made(tmp_path / "t").close()
     before = files(tmp_path)

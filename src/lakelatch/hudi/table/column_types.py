@@ -10,11 +10,13 @@ Types that one of the readers cannot hold, or reads as something else, are refus
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator
+import unicodedata
+from collections.abc import Container, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...arguments import brief
 from ...errors import InputError
+from .type_names import KNOWN, type_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -169,13 +171,40 @@ def _refuse_name(path: str, name: str) -> None:
         else None
     )
     if keeper:
-        raise InputError(f"Column {path!r} has a name that {keeper} keeps for itself. Rename it", column=path)
+        raise InputError(
+            f"Column {path!r} has a name that {keeper} keeps for itself. Rename it, for example to {near_name(name)!r}",
+            column=path,
+        )
     if not _AVRO_NAME.fullmatch(name):
         raise InputError(
             f"Column {path!r} has a name that Avro cannot hold: letters, digits and underscores, not beginning with a "
-            "digit. Rename it",
+            f"digit. Rename it, for example to {near_name(name)!r}",
             column=path,
         )
+
+
+def near_name(name: str) -> str:
+    """A name like this one that a column can have."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    plain = re.sub(r"[^A-Za-z0-9]+", "_", plain).strip("_") or "column"
+    return f"_{plain}" if plain[0].isdigit() else plain
+
+
+def refuse_no_columns(names: Iterable[str], what: str) -> None:
+    """Raise `InputError` when no column, and so no row, can have one of these names, or two of them for Spark.
+
+    ``what``: names them, for messages; the same column may be named twice.
+    """
+    import pyarrow as pa
+
+    given = list(dict.fromkeys(names))
+    try:
+        for name in given:
+            _refuse_name(name, name)
+        refuse_names(pa.schema([(name, pa.string()) for name in given]))
+    except InputError as e:
+        inside = ". A field inside a struct is no column: copy it to one of its own" if "." in str(e.column) else ""
+        raise InputError(f"{what}: no row could be written. {e}{inside}", column=e.column) from None
 
 
 def widen(old: pa.Schema, new: pa.Schema) -> pa.Schema:
@@ -219,7 +248,7 @@ def is_held(narrow: pa.DataType, wide: pa.DataType) -> bool:
 
 
 def with_column(schema: pa.Schema, name: str, kind: pa.DataType | str) -> pa.Schema:
-    """The schema with one more column at its end, of a type or of what Arrow calls it.
+    """The schema with one more column at its end, of a type or of what Spark or Arrow calls it.
 
     Raises:
         InputError: there is one of that name, or no table holds such a name or type.
@@ -231,7 +260,8 @@ def with_column(schema: pa.Schema, name: str, kind: pa.DataType | str) -> pa.Sch
         raise InputError(f"Column {name!r} is one of Hudi's own, which every row has; choose another name", column=name)
     if name in schema.names:
         raise InputError(f"There is a column {name!r} already, of type {schema.field(name).type}", column=name)
-    return storable(pa.schema([*schema, new]), known=schema.names)
+    refuse_names(pa.schema([*schema, new]), known=schema.names)
+    return pa.schema([*storable(schema, known=schema.names), *declared(pa.schema([new]))])
 
 
 def with_wider(schema: pa.Schema, name: str, kind: pa.DataType | str) -> pa.Schema:
@@ -259,10 +289,11 @@ def _field(name: str, kind: pa.DataType | str) -> pa.Field:
     try:
         if not isinstance(name, str):  # pyarrow takes bytes
             raise TypeError(name)
-        return pa.field(name, pa.type_for_alias(kind) if isinstance(kind, str) else kind)
+        return pa.field(name, type_of(kind) if isinstance(kind, str) else kind)
     except (TypeError, ValueError) as e:
         raise InputError(
-            f"{brief(name)} of type {brief(kind)} is no column: a name is a text, and a type is one of Arrow's, as pa.int64()",
+            f"{brief(name)} of type {brief(kind)} is no column: a name is a text, and a type is one of Arrow's, as pa.int64(), or "
+            f"the name of one ({KNOWN})",
             column=name,
         ) from e
 
