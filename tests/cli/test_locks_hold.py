@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import select
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -13,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+import lakelatch
 from lakelatch.locks import LockProvider, open_provider
 from lakelatch.testing.contention import PATIENCE_S, until
 
@@ -32,6 +37,12 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*LOCKS, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
+def not_ignored() -> None:
+    """As nohup and shells' jobs in the background hand them down."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @contextmanager
 def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A process whose job runs; a test that fails leaves neither behind."""
@@ -40,7 +51,8 @@ def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # which nohup, for one, hands down as ignored
+        start_new_session=True,  # without a terminal
+        preexec_fn=not_ignored,
     ) as child:
         try:
             assert child.stdout is not None
@@ -91,7 +103,7 @@ def test_a_command_whose_lock_is_lost_gets_sigterm(url: str) -> None:
     assert "somebody else ended it" in err
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_signals_reach_the_command_and_the_lock_is_given_back_after_it(url: str, number: signal.Signals) -> None:
     job = JOB.replace("TERM", number.name.removeprefix("SIG"))
     with open_provider(url) as locks, started("hold", url, "job", "--", "sh", "-c", job) as child:
@@ -99,6 +111,64 @@ def test_signals_reach_the_command_and_the_lock_is_given_back_after_it(url: str,
         out, _ = child.communicate(timeout=PATIENCE_S)
         assert (child.returncode, out) == (7, "told\n")
         assert locks.inspect("job") is None
+
+
+def test_ctrl_c_reaches_the_command_once(url: str) -> None:
+    """From the terminal; what `hold` did of it comes before the SIGTERM, on which the job tells how often it was told."""
+    job = "n=0; trap 'n=$((n+1)); echo told' INT; trap 'echo $n times; exit 7' TERM; echo running; while :; do sleep 0.05; done"
+    keyboard, terminal = os.openpty()
+
+    def own_terminal() -> None:
+        not_ignored()
+        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+
+    seen = bytearray()
+
+    def shown(text: bytes) -> bool:
+        if text not in seen and select.select([keyboard], [], [], 0)[0]:
+            seen.extend(os.read(keyboard, 1024))
+        return text in seen
+
+    with subprocess.Popen(
+        [*LOCKS, "hold", url, "job", "--", "sh", "-c", job],
+        stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True, preexec_fn=own_terminal,
+    ) as child:  # fmt: skip
+        try:
+            until(lambda: shown(b"running"), "it does not run")
+            os.write(keyboard, b"\x03")
+            until(lambda: shown(b"told"), "Ctrl-C does not arrive")
+            child.terminate()
+            until(lambda: shown(b"times"), "it does not end")
+            assert child.wait(PATIENCE_S) == 7
+        finally:
+            child.kill()
+            os.close(keyboard)
+            os.close(terminal)
+    assert b"1 times" in seen, seen
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "waiting", [("hold", "--wait-s", "600", "job", "--", "true"), ("revoke", "job", "--wait-s", "600")]
+)
+def test_whoever_waits_for_a_lock_ends_at_a_signal(url: str, waiting: tuple[str, ...], number: signal.Signals) -> None:
+    asked: list[object] = []
+
+    def in_line() -> bool:
+        return bool(asked) or bool((holder := locks.inspect("job")) and holder.queue)
+
+    with open_provider(url) as locks, lakelatch.lock(url, "job", wait_s=0, on_revoke=asked.append):
+        command, *rest = waiting
+        with subprocess.Popen(
+            [*LOCKS, command, url, *rest], stderr=subprocess.PIPE, start_new_session=True, preexec_fn=not_ignored
+        ) as child:
+            try:
+                until(in_line, "it does not wait")
+                child.send_signal(number)
+                ended = child.wait(PATIENCE_S)
+            finally:
+                child.kill()
+    assert ended == (130 if number == signal.SIGINT else -signal.SIGTERM)
 
 
 def test_a_command_that_dies_of_a_signal_ends_as_in_a_shell(url: str) -> None:

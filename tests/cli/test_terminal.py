@@ -80,6 +80,22 @@ def test_a_log_message_is_one_line_of_text(capsys):
     assert told.count("\n") == 1
 
 
+def test_a_fault_is_logged_with_its_traceback_and_a_warning_without(capsys):
+    set_up(debug=False, verbose=False)
+    log = logging.getLogger("lakelatch.test")
+    try:
+        raise ZeroDivisionError(EVIL)
+    except ZeroDivisionError:
+        log.warning("it is tried again", exc_info=True)
+        assert capsys.readouterr().err == "warning: it is tried again\n"
+        log.exception("GET /x failed")
+    told = capsys.readouterr().err
+    clean(told)
+    assert told.startswith("error: GET /x failed\n  Traceback")
+    assert "test_terminal.py" in told
+    assert "ZeroDivisionError: " in told
+
+
 def test_markup_in_a_name_is_text(capsys):
     output.print_table(("name",), [("[bold]x[/bold][link=http://a]y[/link]",)])
     output.print_pairs([("a", "[red]\x1b[0mx")])

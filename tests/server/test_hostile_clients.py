@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator
-from http.client import HTTPConnection
+from contextlib import ExitStack, closing
+from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import lakelatch
 from lakelatch.server import Access, Address, Application, Limits, Server, Watched
 
-from .conftest import TOKEN, Client, rows, serving
+from .conftest import TOKEN, Answer, Client, rows, serving
 
 AT = "/api/v1/tables/flights"
 EVERY = (
@@ -210,6 +214,110 @@ def test_a_client_that_reads_no_answer_is_dropped_and_others_are_served(table: l
             except OSError:
                 return
         pytest.fail("it may let its answers lie for ever")
+
+
+def sent(ask: Client, *pieces: bytes) -> Answer:
+    """What comes back for these bytes, the connection then being closed by the server."""
+    with socket.create_connection((ask.host, ask.port), timeout=60) as client:
+        for each in pieces:
+            client.sendall(each)
+        found = HTTPResponse(client)
+        found.begin()
+        body = found.read()
+        assert gone(client)
+    return Answer(found.status, {name.lower(): value for name, value in found.getheaders()}, body)
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"nonsense\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: no\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nlong: " + b"x" * (1 << 20) + b"\r\n\r\n", 431),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
+    ],
+)
+def test_what_is_no_http_is_told_so_in_json_with_the_same_headers(ask: Client, request_: bytes, status: int):
+    answer = sent(ask, request_)
+    assert answer.status == status
+    assert "cannot be read" in answer.error
+    assert HEADERS.items() <= answer.headers.items()
+    assert answer.headers["content-type"] == "application/json"
+
+
+def test_a_body_that_is_none_is_told_so_and_is_no_fault_of_the_server(ask: Client, caplog: pytest.LogCaptureFixture):
+    head = f"POST {AT}/markers/20260101000000000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
+    assert sent(ask, f"{head}Transfer-Encoding: chunked\r\n\r\n".encode(), b"no chunk\r\n").status == 400
+    assert ask("/healthz").status == 200
+    assert not caplog.records
+
+
+def test_a_client_that_leaves_is_no_fault(
+    ask: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    begun, ended, body = threading.Event(), threading.Event(), Application._body
+
+    async def waits(self: Application, request: Any) -> bytes:
+        begun.set()
+        try:
+            return await body(self, request)
+        finally:
+            asyncio.get_running_loop().call_later(0, ended.set)  # when what becomes of it has been answered
+
+    monkeypatch.setattr(Application, "_body", waits)
+    head = f"POST {AT}/markers/20260101000000000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
+    with socket.create_connection((ask.host, ask.port), timeout=60) as client:
+        client.sendall(f"{head}Content-Length: 100\r\n\r\nhalf".encode())
+        assert begun.wait(60)
+    assert ended.wait(60)
+    assert ask("/healthz").status == 200
+    assert not caplog.records
+
+
+def test_a_fault_is_told_in_json_and_in_the_log_with_its_request_and_traceback(
+    table: lakelatch.Table, serve, caplog: pytest.LogCaptureFixture
+):
+    def fails(_instant: str) -> None:
+        raise ZeroDivisionError("a fault of ours")
+
+    watched = Watched("flights", table)
+    watched.why = fails  # type: ignore[method-assign]
+    ask = Client(serve({}, watched={"flights": watched}).url)
+    answer = ask(f"{AT}/why/20260101000000000")
+    assert (answer.status, answer.headers["content-type"]) == (500, "application/json")
+    assert "ZeroDivisionError" in answer.error
+    (record,) = caplog.records
+    assert f"GET {AT}/why/20260101000000000" in record.getMessage()
+    assert record.exc_info is not None
+    assert "in fails" in "".join(traceback.format_exception(record.exc_info[1]))
+
+
+def test_a_flood_without_the_token_keeps_out_nobody_who_has_it(table: lakelatch.Table, serve):
+    ask = Client(serve({"flights": table.url}, limits=Limits(requests_s=5.0, failures_s=5.0)).url)
+    flood = [ask(path, headers={}).status for path in ("/api/v1/tables", "/healthz") for _ in range(50)]
+    assert {flood[49], flood[-1]} == {429}
+    assert [ask("/api/v1/tables").status for _ in range(5)] == [200] * 5
+    assert ask("/healthz").status == 200
+
+
+def test_one_connection_too_many_is_told_so_in_json(table: lakelatch.Table, serve):
+    ask = Client(serve({"flights": table.url}, limits=Limits(connections=2)).url)
+    with ExitStack() as stack:
+        for _ in range(2):
+            connection = stack.enter_context(closing(HTTPConnection(ask.host, ask.port, timeout=60)))
+            connection.request("GET", "/healthz")
+            assert connection.getresponse().read()
+        refused = ask("/api/v1/tables")
+    assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+    assert "too many connections" in refused.error
+    assert HEADERS.items() <= refused.headers.items()
+
+
+def test_servers_on_free_ports_have_cookies_of_their_own(table: lakelatch.Table, serve):
+    links = [Client(serve({"flights": table.url}).url) for _ in range(2)]
+    names = {ask(f"/?token={TOKEN}", headers={}).headers["set-cookie"].partition("=")[0] for ask in links}
+    assert names == {f"lakelatch-{ask.port}" for ask in links}
 
 
 def test_clients_that_vanish_in_the_middle_leave_nothing_behind(table: lakelatch.Table, ask: Client):

@@ -43,11 +43,14 @@ def set_up(*, debug: bool, verbose: bool) -> None:
 
 
 class _Stderr(logging.Handler):
-    """Logs to the current `sys.stderr`, which tests replace."""
+    """Logs to the current `sys.stderr`, which tests replace. Of a fault, and with ``--debug``, with its traceback."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        prefix = "" if record.levelno < logging.WARNING else "warning: "
+        prefix = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
         typer.echo(visible(prefix + record.getMessage()), err=True)
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and (record.levelno >= logging.ERROR or _state["debug"]):
+            _print_traceback(error)
 
 
 def plainly(command: Callable[P, R]) -> Callable[P, R]:
@@ -163,10 +166,14 @@ class Commands(TyperGroup):
         sys.exit(code if isinstance(code, int) else 0)
 
 
+def _print_traceback(error: BaseException) -> None:
+    for line in "".join(traceback.format_exception(error)).splitlines():
+        typer.echo(visible(f"  {line}"), err=True)  # indented: no line of the error's text passes for a message of ours
+
+
 def _tell(error: BaseException, words: str, *more: str) -> None:
     if _state["debug"]:
-        for line in "".join(traceback.format_exception(error)).splitlines():
-            typer.echo(visible(line), err=True)
+        _print_traceback(error)
     else:
         notes = list(getattr(error, "__notes__", ()))
         # An error has its link from the first, and learns the rest on its way here.

@@ -38,7 +38,6 @@ def server(
     address = room.Address(host, port, *tls, plain=plain_http)
     address.refuse_unsafe()
     access = room.Access.from_file(token_file) if token_file else room.Access.made()
-    access.cookie = f"lakelatch-{port}"
     with ExitStack() as stack:
         watched = {}
         for name, url in room.named(tables).items():

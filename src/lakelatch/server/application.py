@@ -16,7 +16,7 @@ import anyio
 from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
@@ -56,7 +56,8 @@ class Application:
         batch_s: float = 0.05, secure: bool = False, env: Environment = SYSTEM,
     ) -> None:  # fmt: skip
         self.limits = limits or Limits()
-        self._tables, self._access, self._every_s, self._secure, self._env = tables, access, every_s, secure, env
+        self.access = access
+        self._tables, self._every_s, self._secure, self._env = tables, every_s, secure, env
         self._page: Page = page()
         self._openapi = described(list(tables))
         self._threads: anyio.CapacityLimiter
@@ -79,10 +80,15 @@ class Application:
         inner = Starlette(
             routes=routes,
             lifespan=self._lifespan,
-            exception_handlers={HTTPException: _http_error, LakeLatchError: _told, Exception: _fault},
+            exception_handlers={
+                HTTPException: _http_error,
+                LakeLatchError: _told,
+                ClientDisconnect: _left,
+                Exception: _fault,
+            },
         )
         inner.router.redirect_slashes = False
-        headers = {
+        self.headers = {
             "content-security-policy": self._page.policy,
             "x-content-type-options": "nosniff",
             "x-frame-options": "DENY",
@@ -92,7 +98,7 @@ class Application:
             "permissions-policy": "camera=(), geolocation=(), microphone=()",
             "cache-control": "no-store",
         } | ({"strict-transport-security": "max-age=31536000"} if secure else {})
-        self.asgi: ASGIApp = Guard(inner, access, self.limits, env, headers)
+        self.asgi: ASGIApp = Guard(inner, access, self.limits, env, self.headers)
 
     def drain(self) -> None:
         """Refuse new work and end live streams; what is being answered goes on."""
@@ -146,8 +152,8 @@ class Application:
         if query["token"] is not None:
             # The token leaves the address bar at once; the cookie stays.
             there = RedirectResponse("/", HTTPStatus.SEE_OTHER)
-            if self._access.opens(request.scope["query_string"]):
-                there.headers["set-cookie"] = self._access.set_cookie(secure=self._secure)
+            if self.access.opens(request.scope["query_string"]):
+                there.headers["set-cookie"] = self.access.set_cookie(secure=self._secure)
             return there
         return Response(self._page.body, media_type="text/html; charset=utf-8")
 
@@ -303,8 +309,18 @@ async def _told(_request: Request, error: Exception) -> Response:
     return of_error(error)
 
 
-async def _fault(_request: Request, error: Exception) -> Response:
-    _log.error("something is wrong in lakelatch itself", exc_info=error)
+async def _left(_request: Request, _error: Exception) -> Response:
+    return refusal(HTTPStatus.BAD_REQUEST, "the client left before all of its request had come")
+
+
+async def _fault(request: Request, error: Exception) -> Response:
+    _log.error(
+        "%s %s: something is wrong in lakelatch itself: %s",
+        request.method,
+        request.url.path,
+        type(error).__name__,
+        exc_info=error,
+    )
     return refusal(
         HTTPStatus.INTERNAL_SERVER_ERROR, f"something is wrong in lakelatch itself: {type(error).__name__}; see the server's log"
     )  # fmt: skip

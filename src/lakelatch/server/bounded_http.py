@@ -1,22 +1,37 @@
-"""HTTP that waits neither for a request's head nor for a reader longer than it should; uvicorn itself waits for ever."""
+"""HTTP that waits neither for a request's head nor for a reader longer than it should; uvicorn itself waits for ever.
+
+What cannot be read as HTTP, and what is one request too many, is answered as everything else is: in JSON.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, ClassVar
+import sys
+from collections.abc import Mapping
+from functools import partial
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from .guard import Limits
+from .answers import refusal
+from .guard import CROWDED, Limits
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class BoundedHttp(H11Protocol):
     """One connection."""
 
     limits: ClassVar[Limits] = Limits()
+    more_headers: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
+        self.app = partial(self._counted, self.app)
         self._head: asyncio.TimerHandle | None = None
         self._reader: asyncio.TimerHandle | None = None
 
@@ -46,6 +61,29 @@ class BoundedHttp(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._head, self._reader = _stopped(self._head), _stopped(self._reader)
         super().connection_lost(exc)
+
+    async def _counted(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        # Not uvicorn's own limit, whose answer is plain text.
+        scope[CROWDED] = max(len(self.connections), len(self.tasks)) > self.limits.connections
+        await app(scope, receive, send)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP, and close. Called where h11's error is handled."""
+        error = sys.exc_info()[1]
+        status = HTTPStatus(getattr(error, "error_status_hint", HTTPStatus.BAD_REQUEST))
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True  # what is being answered reads no more, and sends nothing into this answer
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            told = refusal(status, f"this cannot be read as an HTTP request: {error or msg}")
+            headers = [*told.raw_headers, *((n.encode(), v.encode()) for n, v in self.more_headers.items())]
+            for event in (
+                h11.Response(status_code=status, headers=[*headers, (b"connection", b"close")], reason=status.phrase),
+                h11.Data(data=bytes(told.body)),
+                h11.EndOfMessage(),
+            ):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     def _wait_for_head(self) -> None:
         """Each request has a time limit of its own for its head, however slowly the bytes of it drip."""

@@ -95,8 +95,6 @@ class Embedded:
         try:
             application = Application({_NAME: Watched(_NAME, table)}, access, secure=address.secure, env=env)
             server = Server(application, address, listening=lambda _url: started.set())
-            port = server.url.rpartition(":")[2]
-            access.cookie = f"lakelatch-{port}"
             thread = threading.Thread(target=server.run_here, name="lakelatch-server", daemon=True)
             thread.start()
             if not started.wait(_START_S):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from ..environment import Environment
 
+CROWDED = "lakelatch.crowded"  # in the scope of a request that is one of too many
 _PEERS_MAX = 4096
 _MARKERS = re.compile(r"/api/v1/tables/([^/]+)/markers/[^/]+")
 
@@ -29,7 +30,7 @@ class Limits:
 
     Attributes:
         body_bytes: of a request.
-        requests_s: a client's requests a second; twice as many at once.
+        requests_s: a client's requests a second with the token, and as many without it to what needs none; twice as many at once.
         markers_s: likewise, those that announce files.
         markers_answer_s: after so long one of these gets 503.
         failures_s: a client's requests a second with a wrong token.
@@ -84,7 +85,7 @@ class Guard:
         self._app, self._access, self._limits, self._headers = app, access, limits, headers
         self._env = env
         self._requests, self._failures = _Rates(env, limits.requests_s), _Rates(env, limits.failures_s)
-        self._markers = _Rates(env, limits.markers_s)
+        self._markers, self._strangers = _Rates(env, limits.markers_s), _Rates(env, limits.requests_s)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -104,29 +105,39 @@ class Guard:
         await (self._refused(scope) or self._app)(scope, receive, send_on)
 
     def _refused(self, scope: Scope) -> ASGIApp | None:
+        if scope.get(CROWDED):
+            return refusal(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections; ask again in a second", retry_s=1.0)
         peer = scope["client"][0] if scope.get("client") else ""
         announced = _MARKERS.fullmatch(scope["path"]) if scope["method"] == "POST" else None
-        if wait_s := (self._markers if announced else self._requests).take(peer):
+        # The token first: who has it is kept out neither by a flood of those without it, nor by those who guess.
+        known = self._knows(scope, announced[1] if announced else "")
+        if not known and scope["path"] != "/healthz":
+            if wait_s := self._failures.take(peer):
+                return refusal(
+                    HTTPStatus.TOO_MANY_REQUESTS, "too many wrong tokens; wait, then try again", retry_s=wait_s
+                )
+            return refusal(
+                HTTPStatus.UNAUTHORIZED,
+                "no token, or a wrong one; send it as `Authorization: Bearer TOKEN`, or open the dashboard's link, "
+                "/?token=TOKEN",
+            )
+        rates = self._markers if announced else self._requests if known else self._strangers
+        if wait_s := rates.take(peer):
             return refusal(HTTPStatus.TOO_MANY_REQUESTS, "too many requests; ask more slowly", retry_s=wait_s)
-        headers = scope["headers"]
-        length = next((value for name, value in headers if name == b"content-length"), b"0")
+        length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         if not length.isdigit() or int(length[:20]) > self._limits.body_bytes:
             most = self._limits.body_bytes
             return refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is too large; send {most:,} bytes at most")
-        path = scope["path"]
-        if path == "/healthz" or self._access.bears(headers):
-            return None
-        if scope["method"] != "POST" and self._access.knows(headers):  # a browser looks, and changes nothing
-            return None
-        if announced and self._access.may_mark(headers, announced[1], self._env.now()):
-            return None
-        if path == "/" and self._access.opens(scope["query_string"]):
-            return None
-        if wait_s := self._failures.take(peer):  # who has the right one is never kept out by those who guess
-            return refusal(HTTPStatus.TOO_MANY_REQUESTS, "too many wrong tokens; wait, then try again", retry_s=wait_s)
-        return refusal(
-            HTTPStatus.UNAUTHORIZED,
-            "no token, or a wrong one; send it as `Authorization: Bearer TOKEN`, or open the dashboard's link, /?token=TOKEN",
+        return None
+
+    def _knows(self, scope: Scope, marked: str) -> bool:
+        """Whether a request bears what lets it do this; ``marked``: the table whose files it announces."""
+        headers, access = scope["headers"], self._access
+        return (
+            access.bears(headers)
+            or (scope["method"] != "POST" and access.knows(headers))  # a browser looks, and changes nothing
+            or (bool(marked) and access.may_mark(headers, marked, self._env.now()))
+            or (scope["path"] == "/" and access.opens(scope["query_string"]))
         )
 
 

@@ -89,12 +89,13 @@ class Server(uvicorn.Server):
         self._socket = address.socket()
         port = self._socket.getsockname()[1]
         host = f"[{address.host}]" if ":" in address.host else address.host
+        application.access.cookie = f"lakelatch-{port}"  # a browser has one for each server of a host
         self.url = f"{'https' if address.secure else 'http'}://{host}:{port}"
         limits = application.limits
         try:
             config = uvicorn.Config(
                 application.asgi,
-                http=type("Http", (BoundedHttp,), {"limits": limits}),
+                http=type("Http", (BoundedHttp,), {"limits": limits, "more_headers": application.headers}),
                 ws="none",
                 lifespan="on",
                 log_config=None,
@@ -102,7 +103,6 @@ class Server(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                limit_concurrency=limits.connections,
                 timeout_keep_alive=int(limits.headers_s),
                 timeout_graceful_shutdown=int(limits.drain_s),
                 ssl_certfile=address.certificate or None,

@@ -21,7 +21,7 @@ from ..output import print_json, say
 
 TRY_LATER = 75  # EX_TEMPFAIL of sysexits.h, which cron jobs and mailers know
 _NOT_FOUND, _NOT_EXECUTABLE, _BY_SIGNAL = 127, 126, 128  # as shells say it
-_FORWARDED = (signal.SIGTERM, signal.SIGHUP)
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 def hold(
@@ -83,15 +83,15 @@ class _Job:
 
 @contextmanager
 def _forwarding(job: _Job) -> Iterator[None]:
-    """Pass signals on to the job instead of dying of them; Ctrl-C reaches it from the terminal."""
+    """Pass signals on to the job instead of dying of them: the lock is held until the job has ended."""
 
     def forward(number: int, _frame: FrameType | None) -> None:
-        if number != signal.SIGINT:
+        if number != signal.SIGINT or not _from_terminal():
             job.send(number)
 
     before = {
-        number: signal.signal(number, forward)  # no SIG_IGN, which the job would inherit
-        for number in (*_FORWARDED, signal.SIGINT)
+        number: signal.signal(number, forward)
+        for number in _FORWARDED
         if signal.getsignal(number) is not signal.SIG_IGN
     }
     try:
@@ -99,6 +99,15 @@ def _forwarding(job: _Job) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _from_terminal() -> bool:
+    """Take a SIGINT for Ctrl-C, which the terminal has sent to the job as well: a second one might end its tidying up."""
+    try:
+        with open("/dev/tty", "rb", buffering=0) as terminal:
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except OSError:
+        return False
 
 
 def revoke(url: str, key: str, *, wait_s: float, reason: str, json: bool) -> None:
