@@ -292,8 +292,8 @@ def _field(name: str, kind: pa.DataType | str) -> pa.Field:
         return pa.field(name, type_of(kind) if isinstance(kind, str) else kind)
     except (TypeError, ValueError) as e:
         raise InputError(
-            f"{brief(name)} of type {brief(kind)} is no column: a name is a text, and a type is one of Arrow's, as pa.int64(), or "
-            f"the name of one ({KNOWN})",
+            f"{brief(name)} of type {brief(kind)} is no column: a name is a text, and a type is one of Arrow's, as pa.int64(), "
+            f"or the name of one ({KNOWN})",
             column=name,
         ) from e
 
