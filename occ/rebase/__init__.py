@@ -2,7 +2,6 @@
 
 from .rebase import ROUNDS_MAX, Again, Lost, Unit
 from .replay_rows import (
-    held_keys,
     merge_rows,
     merge_unit,
     refuse_known,
@@ -20,7 +19,6 @@ __all__ = [
     "Rebase",
     "Round",
     "Unit",
-    "held_keys",
     "merge_rows",
     "merge_unit",
     "refuse_known",

@@ -41,7 +41,18 @@ from ...hudi.merge import (
 )
 from ...hudi.table import RECORD_KEY
 from ...hudi.timeline import FileSlice, WriteStat
-from ..staging import COMMIT_TIME, Files, FileSpec, Kept, Plan, appends, log_change, read_slice, write_successor
+from ..staging import (
+    COMMIT_TIME,
+    Files,
+    FileSpec,
+    Kept,
+    Plan,
+    appends,
+    held_keys,
+    log_change,
+    read_slice,
+    write_successor,
+)
 from .rebase import Appended, Lost, OwnFile, Unit
 
 
@@ -338,15 +349,6 @@ def _rows_of(spec: FileSpec, path: str) -> tuple[pa.Table, pa.Array]:
                 else pa.nulls(len(found[RECORD_KEY]), each.type)
             )
     return pa.table(found), keys.combine_chunks()
-
-
-def held_keys(spec: FileSpec, slice_: FileSlice | str) -> pa.Array:
-    """The key column of a slice, or base file."""
-    if isinstance(slice_, FileSlice) and slice_.logs:
-        return _array(read_slice(spec, slice_, columns=()), RECORD_KEY)
-    path = slice_ if isinstance(slice_, str) else slice_.path
-    with spec.store.open(path) as stream:
-        return _array(StoredParquet(spec.store, path, stream).read([RECORD_KEY], use_threads=False), RECORD_KEY)
 
 
 def _not_in(keys: pa.Array, among: pa.Array) -> pa.Array:

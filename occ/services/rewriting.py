@@ -176,7 +176,6 @@ class Rewrite:
             token=token(0),
             io="MERGE" if old else "CREATE",
             prev_commit=old.instant if old else None,
-            replaces=old.path if old else None,
         )
         with writer:
             for rows in self._stitched(writer) if self.replaces and self.spec.streams else self._rows():

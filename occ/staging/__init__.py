@@ -12,7 +12,6 @@ from .apply_rows import (
     holders,
     log_change,
     owners,
-    read_slice,
     slices_by_partition,
     write_successor,
 )
@@ -23,6 +22,7 @@ from .key_spans import KeySpans
 from .log_file import LogFileWriter
 from .meta_columns import COMMIT_TIME, SEQNO, RowNumbers
 from .new_file import NewFile
+from .old_file import held_keys, read_slice
 from .selection import GROUP_COLUMN, PARTITION_COLUMN, RowsInMemory, Selection, units
 from .staged import Staged
 from .stream_files import StreamPlan, append_events
@@ -52,6 +52,7 @@ __all__ = [
     "append_events",
     "appends",
     "apply",
+    "held_keys",
     "holders",
     "log_change",
     "owners",

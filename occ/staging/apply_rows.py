@@ -45,15 +45,14 @@ from ...hudi.table import RECORD_KEY, SoughtKeys
 from ...hudi.timeline import FileSlice, WriteStat
 from ...mergers import Rule
 from ...progress import Reporter
-from ...streams import slice_rows
 from ..incoming import refuse_unordered
 from ..liveness import Io, Marker
 from .base_file import BaseFileWriter
 from .crew import Crew, Piece
 from .file_spec import FileSpec, token
 from .log_file import LOGS_MAX, LogFileWriter, in_log_files
-from .meta_columns import COMMIT_TIME, FILE_NAME, PARTITION_PATH, RowNumbers
-from .old_file import OldFile, array_of_column, in_types
+from .meta_columns import COMMIT_TIME, RowNumbers
+from .old_file import OldFile, array_of_column, held_keys, read_slice
 from .row_bytes import ALMOST, RowBytes
 from .selection import RowsInMemory, Selection, in_pieces, units
 
@@ -192,9 +191,15 @@ class Files:
         return join(partition, base_file_name(BaseName(file_id, self._token, self.spec.instant)))
 
     def begin(
-        self, partition: str, file_id: str, replaces: FileSlice | None = None, *, begun: str | None = None
+        self,
+        partition: str,
+        file_id: str,
+        replaces: FileSlice | None = None,
+        *,
+        before: FileSlice | None = None,
+        again: bool = False,
     ) -> BaseFileWriter:
-        """Open a file; `end` or the end of the block closes it. ``begun`` as in `BaseFileWriter`."""
+        """Open a file; `end` or the end of the block closes it. ``before`` and ``again`` as in `BaseFileWriter`."""
         writer = BaseFileWriter(
             self.spec,
             partition=partition,
@@ -205,7 +210,8 @@ class Files:
             numbers=self._numbers,
             trusted=True,
             keep_hashes=self._keep_hashes,
-            begun=begun,
+            before=before,
+            again=again,
             marker=self._markers.get(self._base_path(partition, file_id)) if self._markers else None,
         )
         writer.__enter__()
@@ -215,11 +221,13 @@ class Files:
     @contextmanager
     def successor(self, old: FileSlice, file_id: str = "") -> Iterator[BaseFileWriter]:
         """The file that takes over from a slice, as `write_successor` says; `end` is called."""
-        begun = self.spec.begun[old.group] if old.instant == self.spec.instant else None
-        if begun is not None:
-            file_id = self.spec.successor_id(old.group)
+        before, again = None, old.instant == self.spec.instant
+        if again:
+            before, file_id = self.spec.begun[old.group], self.spec.successor_id(old.group)
         moves = file_id not in ("", old.file_id)
-        writer = self.begin(old.partition, file_id or old.file_id, replaces=None if moves else old, begun=begun)
+        writer = self.begin(
+            old.partition, file_id or old.file_id, replaces=None if moves else old, before=before, again=again
+        )
         yield writer
         self.end(writer)
 
@@ -631,15 +639,11 @@ def _held(spec: FileSpec, old: FileSlice, sought: SoughtKeys) -> _Held | None:
     if not old.logs:
         with OldFile(spec, old.path) as file:
             return None if file.lacks_all(sought) else (file.partners(sought.keys), None)
-    partners = np.asarray(pc.index_in(_live_keys(spec, old), value_set=sought.keys).fill_null(-1))
+    partners = np.asarray(pc.index_in(held_keys(spec, old), value_set=sought.keys).fill_null(-1))
     if old.base is None:
         return partners, None
     with OldFile(spec, old.base.path) as file:
         return partners, None if file.lacks_all(sought) else file.partners(sought.keys)
-
-
-def _live_keys(spec: FileSpec, old: FileSlice) -> pa.Array:
-    return array_of_column(read_slice(spec, old, columns=()), RECORD_KEY)
 
 
 # One file group ---------------------------------------------------------------------------------------------------
@@ -680,7 +684,7 @@ def _come_back(spec: FileSpec, old: FileSlice, keys: pa.Array, partners: Partner
     if not old.logs or not spec.wanted.keys:
         return None
     if partners is None:
-        return keys.filter(pc.invert(pc.is_in(keys, value_set=_live_keys(spec, old))))
+        return keys.filter(pc.invert(pc.is_in(keys, value_set=held_keys(spec, old))))
     return keys.filter(pa.array(~_met(partners, len(keys))))
 
 
@@ -889,15 +893,3 @@ def write_successor(files: Files, old: FileSlice, merged: Merged, file_id: str =
         )
         writer.write(merged.rows)
     return writer.path
-
-
-def read_slice(spec: FileSpec, old: FileSlice | str, *, columns: Collection[str] | None = None) -> pa.Table:
-    """All rows of a slice (or base file) with the meta columns that stay with a row, in the types of the table.
-
-    Texts that the file stores with a dictionary are in one. ``columns``: those data columns only.
-    """
-    if isinstance(old, FileSlice) and old.logs:
-        rows = slice_rows(spec.store, spec.config, spec.streams, old, columns=columns, strict=True)
-        return in_types(rows.drop_columns([PARTITION_PATH, FILE_NAME]), spec)
-    with OldFile(spec, old if isinstance(old, str) else old.path) as file:
-        return file.rows(columns=columns)

@@ -18,14 +18,13 @@ import pyarrow.parquet as pq
 from ...conflict import NEW_KEYS
 from ...errors import CommitError
 from ...hudi.files import BaseName, StoredParquet, base_file_name, note_of
-from ...hudi.table import RECORD_KEY
-from ...hudi.timeline import NO_PREVIOUS_COMMIT, WriteStat
+from ...hudi.timeline import NO_PREVIOUS_COMMIT, FileSlice, WriteStat
 from ..entries import FileFacts, Hashed, encoded, hashed_keys, keys_in, of_footer, without
 from ..liveness import Marker
 from .data_file import DataFile
 from .file_spec import FileSpec
 from .meta_columns import FileRows, RowNumbers, key_span
-from .old_file import OldFile
+from .old_file import OldFile, held_keys
 from .parquet_file import ParquetFile
 
 
@@ -36,9 +35,9 @@ class BaseFileWriter:
         io: CREATE for a new file group, MERGE for the next version of one; ``prev_commit`` is T of the version before.
         trusted: the caller has put every row into its partition; spares the check.
         keep_hashes: collect `wide_hashes` of the new keys in `key_hashes`, eight bytes a row.
-        replaces: path of the version before, whose keys say which rows are inserted unless `counts` does.
-        begun: for a group whose rows an earlier write of the transaction has staged: path of the slice that it found, ""
-            for none. What the commit tells of its rows counts from there.
+        before: the slice before, whose keys say which rows are inserted unless `counts` does; None: all of them.
+        again: an earlier write of the transaction has staged rows of the group, and ``before`` is the slice that it found.
+            What the commit tells of the rows counts from there.
         marker: announces the file already.
 
     After the block `stat` says what stands. An exception inside the block leaves the marker and nothing else.
@@ -56,12 +55,12 @@ class BaseFileWriter:
         numbers: RowNumbers | None = None,
         trusted: bool = False,
         keep_hashes: bool = False,
-        replaces: str | None = None,
-        begun: str | None = None,
+        before: FileSlice | None = None,
+        again: bool = False,
         marker: Marker | None = None,
     ) -> None:
         self._spec, self.partition, self._file_id, self._io = spec, partition, file_id, io
-        self._replaces, self._begun = replaces if begun is None else begun or None, begun
+        self._before, self._again = before, again
         self._prev_commit = prev_commit
         self.name = base_file_name(BaseName(file_id, token, spec.instant))
         self._file = DataFile(spec, partition=partition, name=self.name, io=io, marker=marker)
@@ -73,7 +72,7 @@ class BaseFileWriter:
             name=self.name,
             numbers=numbers or RowNumbers(int(token.partition("-")[0])),
             trusted=trusted,
-            keep_hashes=keep_hashes or begun is not None,
+            keep_hashes=keep_hashes or again,
         )
         self._more: dict[str, str] = {}
         self._counts: tuple[int, int, int] | None = None
@@ -220,7 +219,7 @@ class BaseFileWriter:
             file_size=size,
             errors=0,
             facts=self._facts(footer),
-            whole=None if self._begun is None else self._counted_from_begin(rows),
+            whole=self._counted_from_begin(rows) if self._again else None,
         )
 
     def _counted_from_begin(self, rows: int) -> tuple[int, int, int]:
@@ -242,16 +241,12 @@ class BaseFileWriter:
 
     @cached_property
     def _inserted_keys(self) -> Hashed | None:
-        if self._inserted is not None and self._begun is None:
+        if self._inserted is not None and not self._again:
             return hashed_keys(self._inserted)
         changed = self._shape.new_keys()
-        return changed if changed is None or self._replaces is None else without(changed, self._old_keys)
+        return changed if changed is None else without(changed, self._old_keys)
 
     @cached_property
     def _old_keys(self) -> Hashed | None:
-        if self._replaces is None:
-            return None
-        with self._spec.store.open(self._replaces) as stream:
-            file = StoredParquet(self._spec.store, self._replaces, stream)
-            old = file.read([RECORD_KEY], use_threads=False).column(RECORD_KEY)
-        return hashed_keys(old.combine_chunks())
+        # Of the slice and not of its base file: a key that a log file has deleted is new.
+        return None if self._before is None else hashed_keys(held_keys(self._spec, self._before))

@@ -14,6 +14,7 @@ from ...errors import RolledBackError
 from ...hudi.files import FileGroupId, bucket_of, new_file_id
 from ...hudi.merge import rule_of
 from ...hudi.table import TableConfig
+from ...hudi.timeline import FileSlice
 from ...mergers import Rule, Ties
 from ...storage import Store
 from ...streams import Stream
@@ -58,8 +59,8 @@ class FileSpec:
         wanted: what the commit is to know of the rows.
         target_file_bytes: and ``small_file_bytes``, as in `Settings`; a write's log file is closed at that size, too.
         write: number of the transaction's write, which keeps the names of its files apart from those of earlier ones.
-        begun: file groups that earlier writes of the transaction have staged -> path of the slice that they made it
-            from, "" where they began it.
+        begun: file groups that earlier writes of the transaction have staged -> the slice that they made it from; None
+            where they began it.
         streams: of the table.
         desk: of the server that takes the markers; None: they are put directly.
         lookout: is told of each file; it does not travel.
@@ -81,7 +82,7 @@ class FileSpec:
     small_file_bytes: int = 4 << 20
     wanted: Wanted = field(default=Wanted())
     write: int = 0
-    begun: Mapping[FileGroupId, str] = field(default_factory=dict)
+    begun: Mapping[FileGroupId, FileSlice | None] = field(default_factory=dict)
     streams: tuple[Stream, ...] = ()
     desk: MarkerDesk | None = None
     lookout: FileLookout | None = field(default=None, repr=False, compare=False)

@@ -80,9 +80,9 @@ class NewFile:
     def _opened(self, schema: pa.Schema) -> BaseFileWriter:
         old = self._transaction.present(self._replaces) if self._replaces else None
         spec = self._transaction.file_spec(schema)
-        begun = spec.begun[old.group] if old is not None and old.instant == spec.instant else None
-        if old is not None and begun is not None:
-            self.over = old.group
+        before, again = old, old is not None and old.instant == spec.instant
+        if old is not None and again:
+            self.over, before = old.group, spec.begun[old.group]
             self.file_id, old = spec.successor_id(old.group), None
         return BaseFileWriter(
             spec,
@@ -91,8 +91,8 @@ class NewFile:
             token=token(0, spec.write + self._round),
             io="MERGE" if old else "CREATE",
             prev_commit=old.instant if old else None,
-            replaces=old.path if old else None,
-            begun=begun,
+            before=before,
+            again=again,
         )
 
     def close(self) -> None:

@@ -20,6 +20,8 @@ import pyarrow.parquet as pq
 from ...hudi.files import Chunk, RawFooter, StoredParquet, note_of, torn_is_told
 from ...hudi.merge import holds, stored_texts
 from ...hudi.table import META_COLUMNS, RECORD_KEY, SoughtKeys
+from ...hudi.timeline import FileSlice
+from ...streams import slice_rows
 from .file_spec import FileSpec
 from .key_spans import span_of
 from .meta_columns import FILE_NAME, PARTITION_PATH
@@ -186,6 +188,26 @@ class OldFile:
         """The columns of a row group as bytes."""
         assert self.raw is not None
         return self.raw.chunks(row_group)
+
+
+def read_slice(spec: FileSpec, old: FileSlice | str, *, columns: Collection[str] | None = None) -> pa.Table:
+    """All rows of a slice (or base file) with the meta columns that stay with a row, in the types of the table.
+
+    Texts that the file stores with a dictionary are in one. ``columns``: those data columns only.
+    """
+    if isinstance(old, FileSlice) and old.logs:
+        rows = slice_rows(spec.store, spec.config, spec.streams, old, columns=columns, strict=True)
+        return in_types(rows.drop_columns([PARTITION_PATH, FILE_NAME]), spec)
+    with OldFile(spec, old if isinstance(old, str) else old.path) as file:
+        return file.rows(columns=columns)
+
+
+def held_keys(spec: FileSpec, old: FileSlice | str) -> pa.Array:
+    """The record keys that a slice (or base file) holds: not those that its log files have deleted."""
+    if isinstance(old, FileSlice) and old.logs:
+        return array_of_column(read_slice(spec, old, columns=()), RECORD_KEY)
+    with OldFile(spec, old if isinstance(old, str) else old.path) as file:
+        return file.keys()
 
 
 def in_types(rows: pa.Table, spec: FileSpec) -> pa.Table:

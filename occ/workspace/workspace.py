@@ -303,13 +303,12 @@ class Workspace:
         """What the files of the last write have in common."""
         return self._spec or self.file_spec(self.written_schema)
 
-    def _begun(self) -> dict[FileGroupId, str]:
-        found = {}
+    def _begun(self) -> dict[FileGroupId, FileSlice | None]:
+        found: dict[FileGroupId, FileSlice | None] = {}
         for group, stat in self.changes.files.items():
             place = self.changes.place_of(group)
             fresh = place == group and stat.prev_commit == NO_PREVIOUS_COMMIT  # so nobody has to look for its slice
-            old = None if fresh else self.snapshot.get(place)
-            found[group] = old.path if old else ""
+            found[group] = None if fresh else self.snapshot.get(place)
         return found
 
     def add(self, stats: Iterable[WriteStat]) -> None:

@@ -24,8 +24,8 @@ from ...hudi.merge import Merged, plain, widened
 from ...hudi.table import RECORD_KEY, partition_list
 from ...hudi.timeline import WriteStat
 from ..incoming import Incoming, refuse_new_columns
-from ..rebase import held_keys, refuse_known, refuse_read_rows
-from ..staging import Files, Plan, apply, read_slice, write_successor
+from ..rebase import refuse_known, refuse_read_rows
+from ..staging import Files, Plan, apply, held_keys, read_slice, write_successor
 from ..staging import units as units_of
 from ..turns import take_turn, targets
 from .new_values import NewValues, with_values
