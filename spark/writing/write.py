@@ -34,9 +34,11 @@ from ...occ.writing import Asked, Clauses, Computed, NewValues, stage_merge
 from ...occ.writing import Merge as MergeInto
 from ...progress import Reporter
 from ..reading import Reads, columns, in_spark, spark_schema, value_in_spark
+from ..shipping import workers_refusals
 from ..tasks import FILE_COLUMN, Answer, ChosenTask, InsertTask, Task, looked_at, repeated_keys
 from .bulk_order import ordered
 from .clauses import ClausesTargetsTask, ClausesTask, NotAgain, in_sql, is_expression
+from .fit import fit
 from .incoming import Shuffled, Source, estimated_bytes, small_rows
 from .jobs import collect, described
 from .merge_plan import Merge, Planned, in_each, plan_here
@@ -85,14 +87,22 @@ class Writes:
 
         if missing not in (REFUSE, NULL):
             raise InputError(f'missing={missing!r} is neither "refuse" nor "null"; nothing was written')
-        rows = columns.at_the_door(rows, self._table.url)
-        schema = self._table.schema() if self._txn is None else self._txn.written_schema
+        rows, schema = self._received(rows, fill=missing == NULL), self._known
         if missing == REFUSE or schema is None:
             return rows
         config, there = self._table.config, {name.lower() for name in rows.columns}
         needed = {*config.record_key_fields, *config.partition_fields, *config.ordered_by}
         lacking = [each for each in spark_schema(schema) if each.name.lower() not in there and each.name not in needed]
         return rows.select("*", *(F.lit(None).cast(each.dataType).alias(each.name) for each in lacking))
+
+    @property
+    def _known(self) -> pa.Schema | None:
+        """The columns of the table."""
+        return self._table.session.schema() if self._txn is None else self._txn.written_schema
+
+    def _received(self, rows: Any, *, fill: bool = False) -> Any:
+        """The rows, whose names can be written, in the types of the table."""
+        return fit(columns.at_the_door(rows, self._table.url), self._known, fill=fill)
 
     # Insert ------------------------------------------------------------------------------------------------------
 
@@ -362,6 +372,8 @@ class Writes:
         self._refuse_merge("delete")
         columns.refuse_no_frame(keys, self._table.url)
         config = self._table.config
+        used = {*config.record_key_fields, *config.partition_fields, *config.newer_by}  # the others are not looked at
+        keys = fit(keys, pa.schema([each for each in self._known or () if each.name in used]))
         given = columns.arrow_schema(keys.schema)
         columns.refuse_missing(given, config, delete=True)
         located = all(n in given.names for n in config.partition_fields)
@@ -490,7 +502,7 @@ class Writes:
         """A merge that is put together, and run by its `run`."""
         self._table.session.require_open()
         self._refuse_merge("merge")
-        rows = columns.at_the_door(rows, self._table.url)
+        rows = self._received(rows)
         source = columns.arrow_schema(rows.schema)
         return MergeInto(self._table.url, partial(self._merge_by_clauses, rows, source))
 
@@ -545,7 +557,7 @@ class Writes:
 
     def events(self, name: str, rows: Any, *, deletes: bool) -> WriteResult:
         """Events of a stream, which wait for no lock and conflict with nothing."""
-        rows = columns.at_the_door(rows, self._table.url)
+        rows = self._received(rows)
         schema = columns.arrow_schema(rows.schema)
         with Source(rows, self._few(rows)).until_done() as source:
             return self._run(
@@ -557,7 +569,8 @@ class Writes:
 
     def _few(self, rows: Any) -> pa.Table | None:
         """The rows where they are so few that the driver may write them by itself."""
-        with described(self._spark, f"write into {self._table.url}: looks whether its rows are few"):
+        what = f"write into {self._table.url}: looks whether its rows are few"
+        with described(self._spark, what), workers_refusals():
             return small_rows(rows, self._sizes.small_rows)
 
     def _checked(self, rows: Any) -> pa.Schema:
