@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..errors import ConfigError
+from ..errors import ConfigError, InputError
 
 _CANNOT = re.compile(r"the Python of worker [^\n]*")
+_REFUSED = re.compile(r"RuntimeError: rows that the table cannot hold: ([^\n]*)")
 
 
 def shipped(task: Callable[[Iterable[Any]], Iterator[Any]]) -> Callable[[Iterable[Any]], Iterator[Any]]:
@@ -72,10 +73,23 @@ def spare_the_collector() -> None:
 
 @contextmanager
 def workers_refusals() -> Iterator[None]:
-    """Raise `ConfigError` with the worker's sentence, in place of Spark's report, where a worker could not run a task."""
+    """Raise what a worker says in place of Spark's report: `ConfigError` where it could not run a task, `InputError` as of
+    `refused_rows`.
+    """
     try:
         yield
     except Exception as e:
+        if found := _REFUSED.search(str(e)):
+            raise InputError(found[1]) from e
         if found := _CANNOT.search(str(e)):
             raise ConfigError(found[0]) from e
         raise
+
+
+@contextmanager
+def refused_rows() -> Iterator[None]:
+    """In a worker that hands rows on: an `InputError` reaches the driver through Spark's report of it."""
+    try:
+        yield
+    except InputError as e:
+        raise RuntimeError(f"rows that the table cannot hold: {str(e).splitlines()[0]}") from None

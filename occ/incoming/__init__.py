@@ -1,7 +1,7 @@
 """Rows as they come in: from whatever form their user has them to the table's columns and types, or a refusal."""
 
 from .incoming import ADD, NULL, REFUSE, Incoming, refuse_new_columns
-from .lossless import fitted
+from .lossless import fitted, stored_type
 from .not_null import refuse_nulls
 from .ordering_values import null_free, refuse_some_of_the_order, refuse_unordered
 from .python_values import array_of
@@ -20,4 +20,5 @@ __all__ = [
     "refuse_nulls",
     "refuse_some_of_the_order",
     "refuse_unordered",
+    "stored_type",
 ]

@@ -35,7 +35,7 @@ def fitted(
     *,
     zone: str | None = None,
     fill: bool = False,
-    first: int = 0,
+    first: int | None = 0,
     chunk_bytes_max: int = 1 << 30,
 ) -> pa.ChunkedArray:
     """The column in a type that tables hold (`storable`).
@@ -44,7 +44,7 @@ def fitted(
         name: of the column, for messages.
         zone: of times that say none; ``None`` refuses them.
         fill: fields that structs lack are null; otherwise they are refused.
-        first: number of the first row, for messages.
+        first: number of the first row, for messages; None where nobody has counted.
         chunk_bytes_max: larger pieces are cut; a piece of text has to stay below 2 GiB.
 
     Raises:
@@ -59,7 +59,7 @@ def fitted(
         for start in range(0, len(chunk), size):
             piece = chunk.slice(start, size)
             pieces.append(_fitted(piece, wanted, _Place(name, zone, fill, row)))
-            row += len(piece)
+            row = None if row is None else row + len(piece)
     return pa.chunked_array(pieces, wanted)
 
 

@@ -17,6 +17,7 @@ import pyarrow.types as types
 from ...arguments import brief, values_of
 from ...errors import InputError
 
+_DEPTH_MAX = 32  # before Python's stack ends; tables hold less
 # Kinds of which one column holds one.
 _APART = ("a time with a zone", "a time without zone", "a date", "text", "bytes", "a bool", "a mapping", "a list")
 
@@ -42,6 +43,11 @@ def table_of(rows: Sequence[Mapping[str, Any]], known: Mapping[str, pa.DataType]
 
 def array_of(values: Sequence[Any], wanted: pa.DataType | None, name: str) -> pa.Array:
     """The values of one column, ``None`` for null; arguments and errors of `table_of`."""
+    if name.count(".") > _DEPTH_MAX:
+        raise InputError(
+            f"column {name.partition('.')[0]!r} is nested too deep; store it flat, or as text; nothing was written",
+            column=name.partition(".")[0],
+        )
     values = [None if isinstance(value, dt.date) and value != value else _listed(value) for value in values]
     kinds: dict[str, Any] = {}
     for value in values:

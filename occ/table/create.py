@@ -228,8 +228,8 @@ def _new_config(
     keys = names(record_key, "record_key")
     partitions = names(partition_by, "partition_by")
     ordering = _ordering(ordering_field, table_version)
-    for what, given in (("record_key", keys), ("partition_by", partitions), ("ordering_field", ordering)):
-        refuse_no_columns(given, f"{what}={_as_given(given)}")
+    for what, named in (("record_key", keys), ("partition_by", partitions), ("ordering_field", ordering)):
+        refuse_no_columns(named, f"{what}={_as_given(named)}")
     refuse_no_columns((*keys, *partitions, *ordering), "record_key, partition_by and ordering_field together")
     if not keys:
         raise InputError("a table needs a record key: name the column or columns that identify a row")

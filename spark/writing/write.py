@@ -35,9 +35,11 @@ from ...occ.writing import Asked, Clauses, Computed, NewValues, stage_merge
 from ...occ.writing import Merge as MergeInto
 from ...progress import Reporter
 from ..reading import Reads, columns, in_spark, spark_schema, value_in_spark
+from ..shipping import workers_refusals
 from ..tasks import FILE_COLUMN, Answer, ChosenTask, InsertTask, Task, looked_at, repeated_keys
 from .bulk_order import ordered
 from .clauses import ClausesTargetsTask, ClausesTask, NotAgain, in_sql, is_expression
+from .fit import fit
 from .incoming import Shuffled, Source, estimated_bytes, small_rows
 from .jobs import collect, described
 from .merge_plan import Merge, Planned, in_each, plan_here
@@ -90,8 +92,7 @@ class Writes:
 
         one_of(missing, "missing", (REFUSE, NULL), then="; nothing was written")
         one_of(new_columns, "new_columns", (REFUSE, ADD), then="; nothing was written")
-        rows = columns.at_the_door(rows, self._table.url)
-        schema = self._table.schema() if self._txn is None else self._txn.written_schema
+        rows, schema = self._received(rows, fill=missing == NULL), self._known
         if new_columns == REFUSE:
             refuse_new_columns(rows.columns, schema, self._table.url)
         if missing == REFUSE or schema is None:
@@ -100,6 +101,15 @@ class Writes:
         needed = {*config.record_key_fields, *config.partition_fields, *config.ordered_by}
         lacking = [each for each in spark_schema(schema) if each.name.lower() not in there and each.name not in needed]
         return rows.select("*", *(F.lit(None).cast(each.dataType).alias(each.name) for each in lacking))
+
+    @property
+    def _known(self) -> pa.Schema | None:
+        """The columns of the table."""
+        return self._table.session.schema() if self._txn is None else self._txn.written_schema
+
+    def _received(self, rows: Any, *, fill: bool = False) -> Any:
+        """The rows, whose names can be written, in the types of the table."""
+        return fit(columns.at_the_door(rows, self._table.url), self._known, fill=fill)
 
     # Insert ------------------------------------------------------------------------------------------------------
 
@@ -371,6 +381,8 @@ class Writes:
         self._refuse_merge("delete")
         columns.refuse_no_frame(keys, self._table.url)
         config = self._table.config
+        used = {*config.record_key_fields, *config.partition_fields, *config.newer_by}  # the others are not looked at
+        keys = fit(keys, pa.schema([each for each in self._known or () if each.name in used]))
         given = columns.arrow_schema(keys.schema)
         columns.refuse_missing(given, config, delete=True)
         located = all(n in given.names for n in config.partition_fields)
@@ -499,7 +511,7 @@ class Writes:
         """A merge that is put together, and run by its `run`."""
         self._table.session.require_open()
         self._refuse_merge("merge")
-        rows = columns.at_the_door(rows, self._table.url)
+        rows = self._received(rows)
         given = columns.arrow_schema(rows.schema)
         incoming = partial(Incoming, url=self._table.url, config=self._table.config, new_columns=new_columns)
         incoming(given.empty_table())  # refuses what it is told, before the clauses are put together
@@ -561,7 +573,7 @@ class Writes:
 
     def events(self, name: str, rows: Any, *, deletes: bool) -> WriteResult:
         """Events of a stream, which wait for no lock and conflict with nothing."""
-        rows = columns.at_the_door(rows, self._table.url)
+        rows = self._received(rows)
         schema = columns.arrow_schema(rows.schema)
         with Source(rows, self._few(rows)).until_done() as source:
             return self._run(
@@ -573,7 +585,8 @@ class Writes:
 
     def _few(self, rows: Any) -> pa.Table | None:
         """The rows where they are so few that the driver may write them by itself."""
-        with described(self._spark, f"write into {self._table.url}: looks whether its rows are few"):
+        what = f"write into {self._table.url}: looks whether its rows are few"
+        with described(self._spark, what), workers_refusals():
             return small_rows(rows, self._sizes.small_rows)
 
     def _checked(self, rows: Any) -> pa.Schema:

@@ -236,6 +236,51 @@ def test_bad_rows_are_refused_and_nothing_lands(
     assert table.table.timeline().commits == before
 
 
+@pytest.mark.parametrize(("bucket_count", "route"), crossed([2, None], ROUTES))
+def test_values_that_the_columns_hold_are_written_whatever_their_type(
+    make: Callable[..., Any], spark: Any, bucket_count: int | None, route: str
+) -> None:
+    """As in plain Python; a key is the same key in every type, and in the same bucket and partition."""
+    kinds = {"id": pa.int32(), "city": pa.int64(), "ts": pa.int64(), "n": pa.float64(), "d": pa.decimal128(9, 2)}
+    schema = pa.schema([*kinds.items(), ("s", pa.struct([("x", pa.int64())]))])
+    table = make(schema=schema, bucket_count=bucket_count, sizes=ROUTES[route])
+    table.upsert(spark.sql("select 1 id, 5L city, 1L ts, 1.5D n, cast(2 as decimal(9, 2)) d, named_struct('x', 1L) s"))
+    held = "cast({id} as {kind}) id, cast(5 as {kind}) city, cast(2 as {kind}) ts, 7L n, 3 d"
+    held += ", named_struct('x', cast(2 as {kind})) s"
+    for kind in ("double", "decimal(20,2)"):
+        one, two = (spark.sql("select " + held.format(id=key, kind=kind)) for key in (1, 2))
+        table.upsert(one)
+        table.insert(two)
+        rows = table.table.read().to_pylist()
+        values = {"city": 5, "ts": 2, "n": 7.0, "d": Decimal("3.00"), "s": {"x": 2}}
+        assert sorted(rows, key=lambda row: row["id"]) == [{"id": key} | values for key in (1, 2)]
+        table.merge(two).when_matched(update={"n": lakelatch.sql("s.n + 1")}).when_not_matched(insert="all").run()
+        assert sorted(row["n"] for row in table.table.read().to_pylist()) == [7.0, 8.0]
+        assert table.delete(two.select("id", "city")).deleted == 1
+    assert table.table.schema() == schema
+
+
+@pytest.mark.parametrize(
+    ("column", "why"),
+    [
+        ("(1L << 53) + 1", "int64 in the rows and double in the table, which does not hold every value exactly"),
+        ("'7'", "string in the rows and double in the table"),
+        ("cast(0.1 as decimal(3, 1))", "decimal128.* in the rows and double"),
+    ],
+)
+def test_values_that_a_column_does_not_hold_are_refused_by_its_name(
+    make: Callable[..., Any], spark: Any, sizes: JobSizes, column: str, why: str
+) -> None:
+    table = make(sizes=sizes)
+    table.upsert(spark.sql("select 'a' id, 'sf' city, 1.5D n"))
+    bad = spark.sql(f"select 'a' id, 'sf' city, {column} n")
+    for write in (table.upsert, table.insert):
+        with pytest.raises(InputError, match=f"column 'n' is {why}.*nothing was written"):
+            write(bad)
+    table.upsert(spark.sql("select 'a' id, 'sf' city, null n"))
+    assert [row.n for row in table.read().collect()] == [None]
+
+
 def test_no_write_leaves_a_null_in_a_column_declared_not_null(
     make: Callable[..., Any], spark: Any, sizes: JobSizes
 ) -> None:

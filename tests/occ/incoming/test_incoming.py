@@ -568,6 +568,15 @@ def test_values_that_arrow_has_no_type_for_are_refused(values):
         array_of(values, None, "v")
 
 
+@pytest.mark.parametrize("deeper", [lambda value: {"a": value}, lambda value: [value]])
+def test_values_that_are_nested_deeper_than_any_column_are_refused(deeper):
+    value = 1
+    for _ in range(5000):
+        value = deeper(value)
+    with pytest.raises(InputError, match="'v' is nested too deep"):
+        array_of([value], None, "v")
+
+
 def test_moments_of_pandas_are_not_cut_to_microseconds():
     moment = pd.Timestamp("2020-01-01 00:00:00.000001")
     assert array_of([moment, pd.NaT, None], None, "v").to_pylist() == [moment, None, None]
