@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
+from urllib.parse import parse_qsl
 
 from ...conflict import refuse_contradiction, refuse_isolation
 from ...errors import ConfigError, UnsupportedTableError
@@ -35,6 +36,7 @@ _NEW: dict[str, Any] = {
 }
 OWN_LOCK = "table"
 NO_LOCK = "none://"
+_SHARED_WITH_JVM = frozenset({"key", "jvm", "layout"})  # options of a lock URL that only such a lock has
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +222,11 @@ class Settings:
             )
         return made
 
+    @property
+    def shared_with_jvm(self) -> tuple[str, ...]:
+        """The options of the lock's URL that say that JVM writers, who do not read the log, take it as well."""
+        return tuple(sorted(_SHARED_WITH_JVM & lock_options(self.lock)))
+
     def refuse_older_versions(self, table: str) -> None:
         """Raise `UnsupportedTableError` when the table wants newer writers than this one."""
         if self.min_version > VERSION:
@@ -241,6 +248,11 @@ class Settings:
                     table=table,
                     setting=name,
                 )
+
+
+def lock_options(lock: str) -> set[str]:
+    """The names of the options of a lock URL."""
+    return {name for name, _ in parse_qsl(lock.partition("?")[2])}
 
 
 def _refuse_type(name: str, value: Any) -> None:

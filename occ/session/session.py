@@ -145,6 +145,16 @@ class Session:
         with step("lock"):
             return self.lock.lease(why, max_hold_s=max_hold_s, waiting=waiting)
 
+    def publish_last(self) -> None:
+        """Put the newest commit on the timeline; takes the table's lock for it, where JVM writers share that and it is not there.
+
+        Raises:
+            UnsupportedTableError: as of `CommitLog.publish_last`.
+        """
+        if not self.log.publish_last():
+            with self.lease("publishing what another writer left"):
+                self.log.publish_last(locked=True)
+
     def close(self) -> None:
         """Stop the heartbeat thread and the lock's renewer. Twice is fine."""
         for task in self._behind:  # which need the handle until they end

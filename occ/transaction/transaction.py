@@ -116,7 +116,7 @@ class Transaction:
     @property
     def snapshot(self) -> Snapshot:
         """The table as of the begin slot, whatever has landed since. All data files are listed for it."""
-        return self.workspace.snapshot.whole()
+        return self._attempt.seen(self.workspace.snapshot.whole)
 
     @property
     def current(self) -> Snapshot:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
@@ -397,7 +397,7 @@ class Workspace:
 
     def may_match(self, now: Snapshot, partition: str | None, condition: Condition | None) -> list[FileSlice]:
         """The slices that may hold rows for which the condition is true, by their partitions and statistics."""
-        slices, schema = now.file_slices(partition), self.written_schema
+        slices, schema = self._attempt.seen(lambda: now.file_slices(partition)), self.written_schema
         if condition is None or schema is None:
             return slices
         from ..entries import slices_that_may_match
@@ -490,6 +490,10 @@ class Workspace:
                 "Begin it as 'insert_overwrite'",
                 operation=self.operation,
             )
+
+    def explaining(self, *faults: type[Exception]) -> AbstractContextManager[None]:
+        """See `Attempt.explaining`."""
+        return self._attempt.explaining(*faults)
 
     def require_open(self) -> None:
         """Raise when the attempt is over, or its table was closed."""
