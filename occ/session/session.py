@@ -114,7 +114,7 @@ class Session:
             self.pruner = Pruner(store, self.log, self.cleaner, publisher)
             self.leases = Leases(store, env)
             self.heart = HeartbeatSender(
-                store, env, interval_s=self.settings.heartbeat_interval_s, after=self._after_beats
+                store, env, interval_s=lambda: self.settings.heartbeat_interval_s, after=self._after_beats
             )
             self.reservations = Reservations(env, self.log)
             self.in_line = InLine()

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ...conflict import Claim
     from ...hudi.files import FileGroupId
     from ...hudi.timeline import Snapshot
-    from ..entries import Batch, Operation
+    from ..entries import Batch, Operation, Settings
     from ..session import Session, TableLease
 
 T = TypeVar("T")
@@ -104,8 +104,12 @@ class Attempt:
         *,
         lease: TableLease | None = None,
         batch: Batch | None = None,
+        under: Callable[[Settings], None],
     ) -> Self:
         """Begin, after those who have reserved the place and go first. A lease that is handed in is released at the end.
+
+        ``under`` is told the settings at each slot that is tried, which a handle that was opened before may not know yet; what
+        it raises is raised, and nothing was written.
 
         Raises:
             BatchLandedError: the batch has landed. Nothing was begun.
@@ -115,7 +119,7 @@ class Attempt:
         # On a far store beside the begin entry, which changes nothing that another version or engine goes by.
         checked = Task(session.env, session.refuse_if_unwritable) if session.far and not kind.service else None
         trace = Trace(table=session.url, operation=operation, writer=session.writer)
-        wanted = BeginEntry(session, kind, claim, batch)
+        wanted = BeginEntry(session, kind, claim, batch, under)
         try:
             if lease is None:
                 wanted.ask_first()

@@ -51,7 +51,6 @@ class Workspace:
 
     Attributes:
         changes: what is staged and declared.
-        streams_only: it writes events of streams and nothing else.
         rebase: merges again what was done here, where that is possible.
         reserves_next: if it loses, its caller runs it again with what it has lost on reserved.
         failed: the error of a write that failed half-way.
@@ -78,7 +77,7 @@ class Workspace:
         self._hook: Any = None  # of the writes that merge rows
         self._spec: FileSpec | None = None
         self._spelled: set[str] = set()
-        self.streams_only = self.reserves_next = False
+        self.reserves_next = False
 
     @property
     def batch(self) -> Batch | None:
@@ -154,10 +153,20 @@ class Workspace:
         return NewFile(self, partition=partition, file_id=file_id or new_file_id(self.session.env.uuid()))
 
     def write_events(self) -> None:
-        """Say that all that this transaction writes are events of streams. They read nothing, and wait for no lock."""
+        """Say that all that this transaction writes are events of streams. They read nothing, and wait for no lock.
+
+        Rows that it wrote before the table had its first stream keep it from landing.
+        """
         self.require_open()
-        self.streams_only = True
+        self.changes.streams_only = self.streams_only or not (
+            self._open_files or self.changes.stats or self.changes.replaces
+        )
         self.reads_complete()
+
+    @property
+    def streams_only(self) -> bool:
+        """Whether it writes events of streams and nothing else."""
+        return self.changes.streams_only
 
     def _refuse_beside_streams(self) -> None:
         streams = self.session.streams
