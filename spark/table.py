@@ -14,12 +14,12 @@ from ..occ.services import Executed, Round
 from ..occ.session import Partition
 from ..occ.table import Table
 from ..occ.table import open as open_table
-from ..occ.transaction import RunResult, WriteResult
+from ..occ.transaction import RunResult, Transaction, WriteResult
 from ..progress import Told
 from .reading import Reads, one_of
 from .session import settle
 from .transaction import SparkTransaction
-from .writing import SIZES, JobSizes, ServiceJobs, SparkStream, Writes, Writing, each_once
+from .writing import SIZES, JobSizes, ServiceJobs, SparkStream, Writes, Writing, each_once, explaining
 
 T = TypeVar("T")
 SINKS = ("upsert", "insert", "bulk_insert", "delete", "overwrite", "overwrite_table")
@@ -56,11 +56,12 @@ class SparkTable(Writing):
         Raises:
             ConflictError: of the last attempt.
         """
-        return self.table.run(
-            lambda txn: job(SparkTransaction(self.spark, self.table, txn, self._sizes, self._reads)),
-            operation=operation,
-            **bounds,
-        )
+
+        def attempt(txn: Transaction) -> T:
+            with explaining(txn):
+                return job(SparkTransaction(self.spark, self.table, txn, self._sizes, self._reads))
+
+        return self.table.run(attempt, operation=operation, **bounds)
 
     # Streams -----------------------------------------------------------------------------------------------------
 

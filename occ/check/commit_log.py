@@ -151,6 +151,9 @@ class _Reader:
                 if entry.top != state.top:  # else it was carried on; here, what strangers had committed was taken over
                     report.settled_to = entry.top
                 report.outcome.update(dict.fromkeys(state.open.keys() - {b.instant for b in entry.open}, "lost"))
+                if state.last is not None and entry.last is None:  # left out: strangers had committed to the same
+                    report.commits = [each for each in report.commits if each not in state.newest]
+                    report.outcome.update(dict.fromkeys((each.instant for each in state.newest), "lost"))
                 report.newest_from = entry.slot
             case Begin() if entry.instant <= state.top:
                 self._add(

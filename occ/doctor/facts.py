@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from urllib.parse import parse_qsl, urlsplit
 
 from ...errors import ConfigError, CorruptTableError, LakeLatchError, TableError
 from ...hudi.files import DELETE, Block, LogFile, list_data_files, read_blocks
@@ -21,8 +20,6 @@ from ..liveness import beat_age_s
 from ..log import LogState, epochs
 from ..services import Sizes
 from ..session import Session, savepoints
-
-_SHARED_WITH_JVM = frozenset({"key", "jvm", "layout"})  # options of a lock URL that only such a lock has
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +153,12 @@ def _with_log(session: Session, facts: Facts, commits: list[str]) -> Facts:
     begins = [entry for entry in entries if isinstance(entry, Begin)]
     writers = {(each.process.host, each.process.pid) for each in begins if each.process is not None}
     ended, losses = _ended(entries)
-    lock = "" if settings.lock in ("table", "none://") else urlsplit(settings.lock).query
     return replace(
         facts,
         settings=settings,
         lock=shown(settings.lock),
         lock_error=_lock_error(session),
-        jvm_lock=bool(_SHARED_WITH_JVM & dict(parse_qsl(lock)).keys()),
+        jvm_lock=bool(settings.shared_with_jvm),
         hosts=len({host for host, _pid in writers}),
         processes=len(writers),
         foreign=_foreign(entries, commits),

@@ -39,7 +39,7 @@ from .service_content import (
     plan_body,
     undone_by,
 )
-from .settings import ASYNC, NO_LOCK, OFF, OWN_LOCK, TRANSACTIONAL, Settings
+from .settings import ASYNC, NO_LOCK, OFF, OWN_LOCK, TRANSACTIONAL, Settings, lock_options
 from .side_objects import INLINE_BYTES, SIDES, hash_of, put_aside, read_aside
 from .value_hashes import (
     FileFacts,
@@ -116,6 +116,7 @@ __all__ = [
     "instant_body",
     "joined",
     "keys_in",
+    "lock_options",
     "name_of",
     "of_footer",
     "operation",

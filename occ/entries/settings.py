@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import chain
 from typing import Any, Literal
+from urllib.parse import parse_qsl
 
 from ...arguments import brief, meant
 from ...conflict import refuse_contradiction, refuse_isolation
@@ -38,6 +39,7 @@ _NEW: dict[str, Any] = {
 }
 OWN_LOCK = "table"
 NO_LOCK = "none://"
+_SHARED_WITH_JVM = frozenset({"key", "jvm", "layout"})  # options of a lock URL that only such a lock has
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +241,11 @@ class Settings:
                 except InputError as e:
                     raise ConfigError(f"{e}", setting=setting, column=e.column) from None
 
+    @property
+    def shared_with_jvm(self) -> tuple[str, ...]:
+        """The options of the lock's URL that say that JVM writers, who do not read the log, take it as well."""
+        return tuple(sorted(_SHARED_WITH_JVM & lock_options(self.lock)))
+
     def refuse_older_versions(self, table: str) -> None:
         """Raise `UnsupportedTableError` when the table wants newer writers than this one."""
         if self.min_version > VERSION:
@@ -260,6 +267,11 @@ class Settings:
                     table=table,
                     setting=name,
                 )
+
+
+def lock_options(lock: str) -> set[str]:
+    """The names of the options of a lock URL."""
+    return {name for name, _ in parse_qsl(lock.partition("?")[2])}
 
 
 def _refuse_type(name: str, value: Any) -> None:

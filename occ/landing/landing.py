@@ -35,7 +35,15 @@ from ..entries import Commit, GroupCommit, LogEntry, Loss, echo_of
 from ..liveness import delete_announced, list_markers
 from ..log import LogState, attach
 from ..rebase import MergeAgain
-from ..session import CommitResult, log_made_anew, lost_against, outcome_unknown, refuse_landed
+from ..session import (
+    CommitResult,
+    ended_by_others,
+    log_made_anew,
+    lost_against,
+    not_shown,
+    outcome_unknown,
+    refuse_landed,
+)
 from ..turns import InTheWay
 from .requests import is_flushed, note_flushed
 from .together import Gathered, Waiter
@@ -139,7 +147,7 @@ class Landing:
                 instant=attempt.instant,
             )
         if changes.empty:
-            self.abort("nothing to commit")
+            self._end_without("nothing to commit")
             return False
         workspace.refuse_unclaimed()
         workspace.check_constraints()
@@ -161,6 +169,7 @@ class Landing:
         An interrupt may come at any moment, also when its entry is in the log; it is raised whatever became of that.
         """
         attempt = self._attempt
+        error = attempt.explained(error)
         asked, interrupted = self._waiter is not None and self._waiter.asked, not isinstance(error, Exception)
         ended = self.abort(str(error) or type(error).__name__, because=error)
         if ended:
@@ -205,6 +214,11 @@ class Landing:
         lost = self._loss(because) if isinstance(because, ConflictError) and self._attempt.state == "open" else None
         return self._attempt.abort(reason, abandon=self._workspace.abandon, lost=lost)
 
+    def _end_without(self, reason: str) -> None:
+        """There is nothing to land, as of a snapshot that is whole: of one that was rolled back files may have been cleaned."""
+        if self.abort(reason) is None:
+            raise ended_by_others(self._attempt)
+
     def _loss(self, error: ConflictError) -> Loss:
         attempt, workspace, session = self._attempt, self._workspace, self._attempt.session
         rebase = workspace.rebase
@@ -222,8 +236,11 @@ class Landing:
     def leave(self, error: BaseException | None) -> None:
         """The block in which it was worked on is over: commit, or abort after an error."""
         if error is not None:
-            if self.abort(f"{type(error).__name__} in the block", because=error):
+            told = self._attempt.explained(error)
+            if self.abort(f"{type(told).__name__} in the block", because=told):
                 self._attempt.tell_that_nothing_landed(error)
+            if told is not error:
+                raise told from error
         elif self._attempt.state == "open":
             self.commit()
 
@@ -239,7 +256,7 @@ class Landing:
             except MergeAgain as e:
                 merge_again(self._attempt, self._workspace, e)
                 if self._workspace.changes.empty:
-                    self.abort("others have done the same meanwhile")
+                    self._end_without("others have done the same meanwhile")
                     return False
             else:
                 return True
@@ -276,7 +293,8 @@ class Landing:
                 with step("append"):
                     entry = session.log.append(
                         lambda state, lease=lease: self._decide(state, lease, template),  # type: ignore[misc]
-                        look=self._looks_now,
+                        # What a JVM writer has committed while we waited for the lock that it shares.
+                        look=self._looks_now or session.lock.shared_with_jvm,
                     )
                 assert isinstance(entry, Commit | GroupCommit)
                 members = entry.members if isinstance(entry, GroupCommit) else (entry,)
@@ -286,7 +304,7 @@ class Landing:
                     note_flushed(session.store, entry)
                 self.appended = True
                 with step("publish"):
-                    published = self._publish(entry)
+                    published = self._publish(entry, lease)
                 self.result = CommitResult(attempt.instant, entry.completion, entry.slot, published)
                 if published and len(members) > 1 and session.far:
                     # Each would wait for those before it, and the next holder of the lock for all. They may do it all the same.
@@ -388,10 +406,16 @@ class Landing:
         mine = template.placed(completion=next_label(now, top), token=token, schema=schema, echo=echo)
         return self._gathered.with_others(state, mine) if self._gathered and state.settings.group_commit else mine
 
-    def _publish(self, entry: Commit) -> bool:
+    def _publish(self, entry: Commit, lease: TableLease | None = None) -> bool:
+        session = self._attempt.session
         try:
-            self._attempt.session.log.publish_through(entry)
-        except LakeLatchError:
+            if not session.log.publish_through(entry, locked=lease is not None and lease.is_held):
+                if lease is not None:
+                    lease.release()  # it has ended, and is to be taken again
+                session.publish_last()
+        except LakeLatchError as e:
+            if session.lock.shared_with_jvm:  # whose writers may commit over what they do not see
+                raise not_shown(self._attempt, e) from e
             _log.warning("commit %s has landed but is not on the timeline yet", entry.instant, exc_info=True)
             return False
         return True

@@ -208,6 +208,7 @@ class Requested:
     def __init__(self, request: Request, writes: WriteSet) -> None:
         self.operation: Operation = operation(request.commit.operation.lower())
         self._reads, self._writes = request.reads, writes
+        self.streams_only = False  # nobody asks for it under settings that are not those of its begin
 
     def write_set(self) -> WriteSet:
         """File groups created, changed or replaced, and the region claimed."""

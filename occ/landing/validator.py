@@ -42,6 +42,10 @@ class Changes(Protocol):
 
     @property
     def operation(self) -> Operation: ...
+    @property
+    def streams_only(self) -> bool:
+        """Whether all that it writes are events of streams."""
+
     def write_set(self) -> WriteSet:
         """File groups created, changed or replaced, and the region claimed."""
 
@@ -53,6 +57,7 @@ class CommitValidator:
     """Decides about one transaction, at every slot that it tries.
 
     Args:
+        settings: those that it began under.
         isolation: the level it was begun with; None is the table's, which may only be raised.
         priority: of its writer.
         counts: whether what an open transaction has reserved is in force.
@@ -84,12 +89,12 @@ class CommitValidator:
         self._seen: dict[tuple[int, int], Party] = {}
 
     @classmethod
-    def of(cls, session: Session, staged: Changes, *, isolation: str | None = None) -> Self:
-        """With the settings, the priority and the reservations that a session knows."""
+    def of(cls, session: Session, staged: Changes, settings: Settings, *, isolation: str | None = None) -> Self:
+        """With the priority and the reservations that a session knows."""
         return cls(
             session.store,
             staged,
-            session.settings,
+            settings,
             isolation=isolation,
             priority=session.priority,
             counts=session.reservations.counts,
@@ -195,7 +200,7 @@ class CommitValidator:
     def _refuse_new_promises(self, settings: Settings, instant: str) -> None:
         if settings is self._began:
             return
-        if settings.streams and not self._began.streams:
+        if settings.streams and not (self._began.streams or self._staged.streams_only):
             rule = "the table has streams since, and rows are written through these only"
         elif settings.bucket_count != self._began.bucket_count:
             rule = f"the table has another number of buckets since ({self._began.bucket_count}, now {settings.bucket_count})"

@@ -66,13 +66,20 @@ class HeartbeatSender:
     """Beats for all open transactions of one table handle, on one thread that starts with the first of them.
 
     Args:
+        interval_s: tells the pause between two beats, which may change; noticed at the next one, and when another begins.
         after: called after each round of beats, on the same thread: a look after other writers.
     """
 
     def __init__(
-        self, store: Store, env: Environment, *, interval_s: float, after: Callable[[], object] | None = None
+        self,
+        store: Store,
+        env: Environment,
+        *,
+        interval_s: Callable[[], float],
+        after: Callable[[], object] | None = None,
     ) -> None:
         self._store, self._env, self._interval_s, self._after = store, env, interval_s, after
+        self._every_s = 0.0  # that of the timer
         self._tags: dict[str, str] = {}
         self._sent: dict[str, _Beat] = {}
         self._beats = 0
@@ -105,12 +112,19 @@ class HeartbeatSender:
             self._tags[instant] = tag
             if put.done and not shared:
                 self._sent[instant] = sent
-            me = self._env.process()
-            if self._timer is None or self._owner != me:  # a forked child has inherited no thread
-                self._timer, self._owner = (
-                    self._env.every(self._interval_s, self.beat, name="lakelatch-heartbeat"),
-                    me,
-                )
+        self._keep_time(starts=True)
+
+    def _keep_time(self, *, starts: bool = False) -> None:
+        """The timer runs at the interval in force."""
+        with self._mutex:
+            me, every_s = self._env.process(), self._interval_s()
+            forked = self._owner != me  # a child has inherited no thread
+            if (self._timer is None and not starts) or (self._timer and not forked and self._every_s == every_s):
+                return
+            if self._timer is not None and not forked:
+                self._timer.cancel()
+            self._timer = self._env.every(every_s, self.beat, name="lakelatch-heartbeat")
+            self._owner, self._every_s = me, every_s
 
     def beat(self) -> None:
         """One beat of every transaction. A failed one is tried again at the next."""
@@ -128,10 +142,11 @@ class HeartbeatSender:
                 else:
                     self._remember(instant, put.tag, sent)
             except StorageError as e:
-                _log.warning("heartbeat of %s failed, trying again in %g s: %s", instant, self._interval_s, e)
+                _log.warning("heartbeat of %s failed, trying again in %g s: %s", instant, self._every_s, e)
 
         if self._after is not None:
             self._after()
+        self._keep_time()
 
     @property
     def instants(self) -> set[str]:
@@ -181,7 +196,9 @@ class HeartbeatSender:
     def _body(self, instant: str) -> bytes:
         self._beats += 1
         me = self._env.process().to_json()
-        return json.dumps({"T": instant, "beat": self._beats, "interval_s": self._interval_s, "process": me}).encode()
+        return json.dumps(
+            {"T": instant, "beat": self._beats, "interval_s": self._every_s or self._interval_s(), "process": me}
+        ).encode()
 
 
 class HeartbeatObserver:

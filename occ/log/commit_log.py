@@ -28,8 +28,10 @@ from ...errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
+from ...hudi.timeline import Instant
 from ...storage import Durable, Outcome, Put, Store, is_far, secured
 from ..entries import (
+    Batches,
     Begin,
     Close,
     Commit,
@@ -146,6 +148,7 @@ class CommitLog:
         self._doubt = OutcomeGuard(store.url)
         self._far = is_far(store.url)
         self._met: tuple[str, bytes] | None = None  # the entry that has just taken the slot of ours
+        self._appended = -1  # the slot of the last entry of ours
         self._alone = False  # the last entry of ours came right after one that we had read, or put
         self.state = LogState()
         self.epoch = self.next_slot = self.first_slot = 0
@@ -231,6 +234,7 @@ class CommitLog:
         self.epoch, self.next_slot = newest, int(slots[0])
         self.first_slot = self.next_slot
         self.recent.begin_at(self.first_slot)
+        self._appended = -1
 
     def _refuse_hole(self, epoch: int, slots: list[int]) -> None:
         """Raise `CorruptTableError` when entries that somebody was told of stand behind one that is missing.
@@ -346,7 +350,8 @@ class CommitLog:
 
         ``build`` runs again at every slot tried, so its checks and its times are never older than the slot. It may
         raise, or return None to append nothing. ``follower`` starts to collect right after the entry. ``look``: for commits
-        past the log, at every slot; None: now and then; False: not here, `look` has been called. ``publishes``: False
+        past the log, at every slot; None: now and then; False: not here, `look` has been called. Where JVM writers share the
+        table's lock, True is for who holds it: nobody else publishes what others have left. ``publishes``: False
         for an entry that is no commit, when the caller publishes the newest one before it looks at the table. Then a far store
         has one request less between two slots.
 
@@ -389,6 +394,7 @@ class CommitLog:
                     if isinstance(entry, GroupCommit) or not self._counts(entry):
                         self.epoch = 0
                         continue
+                self._appended = slot
                 self._apply(entry)
                 if follower is not None:
                     self._followers.append(follower)
@@ -423,7 +429,7 @@ class CommitLog:
             if publishes or not self._far:
                 if not surely and not self._is_published():
                     self._refuse_replaced()
-                self.publish_last()
+                self._publish_newest(locked=bool(look))
             state = self.state
             self._refuse_unopened(state)
             entry = build(state)
@@ -455,15 +461,18 @@ class CommitLog:
         """Before the lock is taken, so that nobody waits for it: all that can be done to publish this commit of ours."""
         return self._timeline.ready(commit)
 
-    def publish_through(self, commit: Commit) -> None:
-        """Put that commit, and those before it, on the timeline; those behind it in its entry have writers of their own."""
+    def publish_through(self, commit: Commit, *, locked: bool = True) -> bool:
+        """Put that commit, and those before it, on the timeline; those behind it in its entry have writers of their own.
+
+        ``locked``: by the lease under which it was appended. Result and errors are those of `publish_last`.
+        """
         with self._mutex:
             newest = self.state.newest
             behind = [each.instant for each in newest[:-1]]
             if commit.instant not in behind or self._unverified is not None or newest[-1].slot == self._published:
-                self.publish_last()
-            else:
-                self._timeline.publish_all(newest[: behind.index(commit.instant) + 1])
+                return self.publish_last(locked=locked, looked=locked)
+            self._timeline.publish_all(newest[: behind.index(commit.instant) + 1])
+            return True
 
     def publish_behind(self, members: Sequence[Commit]) -> None:
         """Put all but the first of one entry on the timeline; for who has put the first there, and holds no mutex meanwhile."""
@@ -474,15 +483,50 @@ class CommitLog:
         """Whether what that commit says can be said on the timeline; somebody else has prepared it."""
         return self._timeline.can_publish(commit)
 
-    def publish_last(self) -> None:
-        """Put the newest commits, those of one entry, on the timeline, unless this handle has seen them there."""
+    def publish_last(self, *, locked: bool = False, looked: bool = False) -> bool:
+        """Put the newest commits, those of one entry, on the timeline, unless this handle has seen them there.
+
+            t=0  P's commit entry is in the log; P dies before it is on the timeline, and its lease ends
+            t=1  a JVM writer, which reads no log, takes the lock and commits over the same files
+            t=2  the next of ours publishes P's commit: readers lose the rows of one of the two, and both stand
+
+        So what others have left is not published over a foreign commit that is known. Where JVM writers share the table's
+        lock, it is looked for once more, under that lock: False when the commits are not there and ``locked`` is false.
+        ``looked``: that was done, under the same lease, right before the newest entry, if it is ours.
+
+        Raises:
+            UnsupportedTableError: another engine has committed, and the newest commits were not on the timeline before.
+        """
         with self._mutex:
-            while self._unverified is not None:
-                self._verify(self._unverified)
+            there = self._publish_newest(locked=locked, looked=looked)
+            if not there and self._strangers.found:
+                raise self._strangers.error(self._store.url, left=self.state.last)
+            return there
+
+    def _publish_newest(self, *, locked: bool = False, looked: bool = False) -> bool:
+        while self._unverified is not None:
+            if not self._verify(self._unverified, locked=locked):
+                return False
+        while True:
             newest = self.state.newest  # after that, which may have read on
-            if newest and newest[-1].slot != self._published:
-                self._timeline.publish_all(newest, unseen=len(newest) > 1)
-                self._published = newest[-1].slot
+            if not newest or newest[-1].slot == self._published:
+                return True
+            ours, shared = newest[-1].slot == self._appended, bool(self.state.settings.shared_with_jvm)
+            if shared and not (ours and looked):
+                if all(self._timeline.shows(each) for each in newest):
+                    break
+                if locked:
+                    self._strangers.look(now=True)  # may read on
+                if self._strangers.found or not locked:
+                    return False
+                if self.state.newest is not newest:
+                    continue
+            elif not ours and self._strangers.found:
+                return False
+            self._timeline.publish_all(newest, unseen=len(newest) > 1)
+            break
+        self._published = newest[-1].slot
+        return True
 
     def _is_published(self) -> bool:
         last = self.state.last
@@ -511,8 +555,8 @@ class CommitLog:
             if now:
                 self.catch_up()
             self._strangers.look(now=now)  # may read on, so before publishing
-            if now:
-                self.publish_last()
+            if now and not self._strangers.found:
+                self._publish_newest()
             return self._strangers.found
 
     def past_the_log(self) -> tuple[list[str], frozenset[str]]:
@@ -533,13 +577,19 @@ class CommitLog:
         """T of the rollbacks of other engines that this handle has seen so far."""
         return frozenset(self._strangers.rollbacks)
 
-    def _verify(self, commits: list[Commit]) -> None:
+    def _verify(self, commits: list[Commit], *, locked: bool = False) -> bool:
         last, known = self.state.last, len(commits)
-        shown = self._timeline.reconcile(commits or self.state.newest)
-        self._published = last.slot if last is not None else -1
-        self._strangers.judge(shown)  # may read on: what it adds is still to be verified, a restore above all
+
+        def may(shown: list[Instant]) -> bool:
+            self._strangers.judge(shown)  # may read on: what it adds is still to be verified, a restore above all
+            return not self._strangers.found and (locked or not self.state.settings.shared_with_jvm)
+
+        if not self._timeline.reconcile(commits[:known] or self.state.newest, may):
+            return self._unverified is not commits
         if self._unverified is commits:  # else the log was made anew while we read on, and that one is to be verified
+            self._published = last.slot if last is not None else -1
             self._unverified = commits[known:] or None
+        return True
 
     def _insist(self, path: str, body: bytes, entry: LogEntry | None = None) -> bool:
         """True when these bytes stand at the path; False when others do. Repeats until the store says which."""
@@ -653,26 +703,31 @@ class CommitLog:
         """
         with self._mutex:
             slot, epoch = self.next_slot, self.epoch
-            self.publish_last()
+            there = self._publish_newest()
             self._strangers.look(now=True)
-            if self.state.closed or (self.epoch, self.next_slot) != (epoch, slot):
-                return  # it is closed, or read on meanwhile: the next appender closes
             if self._strangers.found:
                 raise self._strangers.error(self._store.url)
+            if not there or self.state.closed or (self.epoch, self.next_slot) != (epoch, slot):
+                return  # it is closed, or read on meanwhile: the next appender closes
             self._timeline.secure()
             if self._store.put_if_absent(slot_path(epoch, slot), encode(Close(), epoch, slot, self._env.uuid())).done:
                 self.closed = epoch
 
-    def take_over(self, settings: Settings, top: Callable[[], str]) -> None:
+    def take_over(
+        self, settings: Settings, top: Callable[[], str], overlaps: Callable[[Commit], bool] = lambda _: False
+    ) -> tuple[Commit, ...]:
         """The log goes on in a new epoch with these settings, in which nothing is open and no commit is a stranger's.
 
         Args:
             top: the largest time that the timeline shows, read when nothing can land any more.
+            overlaps: whether a commit that is not on the timeline yet has changed what a stranger's has.
+
+        Returns the commits that were left out for that: they count for nothing, and were shown to no reader of the timeline.
         """
         with self._mutex:
             while True:
                 self.catch_up()
-                self.publish_last()
+                left = self._publish_beside(overlaps)
                 state = self.state  # publishing may have read on
                 state.settings.refuse_older_versions(self._store.url)
                 self._refuse_unopened(state)
@@ -683,12 +738,20 @@ class CommitLog:
                 if epochs(self._store, since=closing + 1):  # carried on by somebody, then that closes; or long gone
                     continue
                 # All that counts stands before the close.
-                opening = Open(
-                    max(state.top, top()), 0, settings, (), state.last, slot + 1, batches=tuple(state.batches)
-                )
+                last, batches = None if left else state.last, Batches(state.batches)
+                batches.take_back(each.instant for each in left)
+                opening = Open(max(state.top, top()), 0, settings, (), last, slot + 1, batches=tuple(batches))
                 opened = self._insist(slot_path(closing + 1, slot + 1), encode(opening, closing + 1, slot + 1, ""))
                 if opened and not self._newest_epoch_is_not(closing + 1):
-                    return
+                    return left
+
+    def _publish_beside(self, overlaps: Callable[[Commit], bool]) -> tuple[Commit, ...]:
+        """Publish what can be published beside strangers' commits; returns those of ours that cannot."""
+        self._strangers.look(now=True)  # may read on
+        commits = self._unverified or list(self.state.newest)
+        left = tuple(each for each in commits if not self._timeline.shows(each) and overlaps(each))
+        self._timeline.reconcile([each for each in commits if each not in left])
+        return left
 
     # --- history ---------------------------------------------------------------------------------------------
 

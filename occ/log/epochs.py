@@ -89,10 +89,17 @@ def _ending(store: Store, instant: str) -> Begin | Commit | End | Instant | None
         if entries and isinstance(entries[0], Open) and entries[0].top < instant:  # it began in this epoch, if anywhere
             mine = [e for e in told if isinstance(e, Begin | Commit | End) and e.instant == instant]
             if mine and isinstance(mine[0], Begin):
-                return mine[1] if len(mine) > 1 else mine[0]
+                ended = len(mine) > 1 and not (isinstance(mine[1], Commit) and _left_out(mine[1], told))
+                return mine[1] if ended else mine[0]
             break
     undone = (parse(name, layout=2) for e in told if isinstance(e, Commit) and e.restores for name in e.undone)
     return next((each for each in undone if each and each.requested == instant), None)
+
+
+def _left_out(commit: Commit, told: list[Single]) -> bool:
+    """Whether the next epoch was opened without it: it was not on the timeline, and strangers had changed the same."""
+    after = next((e for e in told if isinstance(e, Open) and e.slot > commit.slot), None)
+    return after is not None and (after.last is None or after.last.slot < commit.slot)
 
 
 def outcome_of(store: Store, instant: str) -> str | None:

@@ -14,6 +14,7 @@ from typing import Protocol
 from ...environment import Environment
 from ...errors import UnsupportedTableError
 from ...hudi.timeline import EARLIEST, Instant
+from ..entries import Commit
 from .state import LogState
 
 _SHARE, _EVERY_S = 0.001, 1.0  # of the time, what looking may cost; and not more often than that
@@ -100,12 +101,17 @@ class Strangers:
         # Whatever had completed when the epoch was opened is known, and what completes later says so by its C.
         return each.state != "completed" or max(each.requested, each.completed or "") > self._top
 
-    def error(self, table: str) -> UnsupportedTableError:
-        """What a writer is told who would have to write beside them."""
+    def error(self, table: str, *, left: Commit | None = None) -> UnsupportedTableError:
+        """What a writer is told who would have to write beside them; ``left``: a commit that may not be published over them."""
+        unpublished = (
+            f" {left.instant} of {left.writer} is in the log, did not reach the timeline before that, and is not put there now."
+            if left is not None
+            else ""
+        )
         return UnsupportedTableError(
             f"{table}: another engine has committed {', '.join(self.found[:3])} without the commit log, so overlaps with it "
-            "cannot be seen. Nothing was written. `lakelatch check` names what one has written over the other so far. When its "
-            "writers have stopped, `lakelatch adopt URL LOCK` takes its commits over",
+            f"cannot be seen.{unpublished} Nothing was written. `lakelatch check` names what one has written over the other so "
+            "far. When its writers have stopped, `lakelatch adopt URL LOCK` takes its commits over",
             table=table,
             strangers=tuple(self.found),
         )

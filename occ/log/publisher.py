@@ -298,17 +298,21 @@ class Publisher:
             instant=name,
         )
 
-    def reconcile(self, commits: Sequence[Commit]) -> list[Instant]:
+    def reconcile(self, commits: Sequence[Commit], may: Callable[[list[Instant]], bool] = lambda _: True) -> bool:
         """Publish those of ``commits`` (in slot order) that one listing of the timeline does not show.
 
         What one of them has undone is taken back first, the newest first: after each one the timeline is that of an
-        earlier moment. Returns the instants of commits that the listing shows.
+        earlier moment. ``may`` is asked before that, with the instants of commits that the listing shows. False: it forbids
+        the repair, and there is something to repair.
         """
         names = set(self._store.names(self._folder))
-        undone = self._take_undone(commits, names)
-        for commit, name in self.missing(commits, names):
+        undone, lost = {name for each in commits for name in _undone(each)}, self.missing(commits, names)
+        if not may(_of_commits(names - undone)) and (lost or undone & names):
+            return False
+        self._take_undone(commits, names)
+        for commit, name in lost:
             self._put(commit, name)
-        return _of_commits(names - undone)
+        return True
 
     def missing(self, commits: Sequence[Commit], names: Collection[str]) -> list[tuple[Commit, str]]:
         """What a timeline of these names lacks of ``commits`` (in slot order), but for what somebody has taken from it.
@@ -338,17 +342,16 @@ class Publisher:
         """What these have undone is not on the timeline; a put that arrived late may have brought it back."""
         self._take_undone(commits, set(self._store.names(self._folder)))
 
-    def _take_undone(self, commits: Iterable[Commit], names: set[str]) -> set[str]:
-        """The names of what ``commits`` have undone; those among ``names``, which are on the timeline, leave it."""
+    def _take_undone(self, commits: Iterable[Commit], names: set[str]) -> None:
+        """Of what ``commits`` have undone, those among ``names``, which are on the timeline, leave it."""
         undone: dict[str, Instant] = {}
         archived: set[str] = set()
         for commit in commits:
-            undone |= {file_name(each): each for each in undone_by(commit)}
+            undone |= _undone(commit)
             archived.update(commit.undone if commit.operation == "ARCHIVE" else ())
         there = undone.keys() & names
         self.take_back(undone[name] for name in sorted(there & archived))  # oldest first
         self.take_back(sorted((undone[name] for name in there - archived), key=lambda each: each.order, reverse=True))
-        return set(undone)
 
     def since(self, first: str, known: Callable[[str], bool] = lambda _: False) -> list[Instant]:
         """The instants of commits and of rollbacks from that T on, but for those whose T is ``known``, of one ranged listing."""
@@ -392,6 +395,10 @@ class Publisher:
             if found.action != "savepoint":  # which bears the name of the commit that it keeps
                 return found.completed
         return self._history.completion_of(instant) if self._history.begun() else None
+
+
+def _undone(commit: Commit) -> dict[str, Instant]:
+    return {file_name(each): each for each in undone_by(commit)}
 
 
 def _begun_at(commit: Commit, name: str) -> str:

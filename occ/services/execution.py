@@ -21,6 +21,7 @@ from ..workspace import Attempt, Workspace
 from .parts import Deletion, Part, Runner, one_by_one
 
 if TYPE_CHECKING:
+    from ..entries import Settings
     from ..session import CommitResult, Session
 
 _log = logging.getLogger("lakelatch.execution")
@@ -40,10 +41,14 @@ class Service:
 
     def __init__(self, session: Session, name: str) -> None:
         changes = Staged(name)
-        validator = CommitValidator.of(session, changes)
         self.session, self._changes = session, changes
-        self.attempt = Attempt.begin(session, name, changes.operation, Claim("", None, session.priority, None))
-        self._landing = Landing(self.attempt, Workspace(self.attempt, changes), validator, entry=self._entry)
+
+        def under(settings: Settings) -> None:
+            self._validator = CommitValidator.of(session, changes, settings)
+
+        claim = Claim("", None, session.priority, None)
+        self.attempt = Attempt.begin(session, name, changes.operation, claim, under=under)
+        self._landing = Landing(self.attempt, Workspace(self.attempt, changes), self._validator, entry=self._entry)
 
     @property
     def result(self) -> CommitResult | None:
@@ -123,7 +128,7 @@ class Execution:
         self.session, self._plan, self.content = session, plan.plan, held(session.store, plan.plan)
         name = _NAMES[plan.action]
         changes = Staged(name)
-        validator = CommitValidator.of(session, changes)
+        validator = CommitValidator.of(session, changes, session.settings)
         self.attempt = Attempt.join(session, name, changes.operation, Claim("", None, session.priority, None), plan)
         changes.empty_too = True
         self.workspace = Workspace(self.attempt, changes)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from ...arguments import text
-from ...errors import ConflictError, InputError
+from ...errors import ConflictError, InputError, RolledBackError
 from ...hudi.timeline import Instant, file_name, same_time, to_epoch_ms
 from ..entries import by_partition
 from ..session import Savepoint, savepoints
@@ -91,7 +91,7 @@ def again(session: Session, attempt: Callable[[], T]) -> T:
     for number in range(_ATTEMPTS):
         try:
             return attempt()
-        except ConflictError:
+        except (ConflictError, RolledBackError):
             if number == _ATTEMPTS - 1:
                 raise
             session.env.sleep(session.env.random() * 0.2 * 2**number)

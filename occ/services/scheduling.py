@@ -99,16 +99,17 @@ def schedule(session: Session, name: str, find: Find, *, executes: bool = False)
         ConflictError: what it was computed on changed again and again.
     """
     # Another engine's log file that completed before the plan and is not in it would be lost, whoever executes it.
-    look = True if SERVICES[name].action in COMPLETED_AS and session.config.merge_on_read else None
+    compacts = SERVICES[name].action in COMPLETED_AS and session.config.merge_on_read
     last: _Stale | None = None
     for _ in range(_ATTEMPTS):
         follower = session.log.follow(Follower())
         try:
             state, slot = session.log.catch_up(), session.log.next_slot
-            session.log.publish_last()  # the timeline shows every commit before that slot
+            session.publish_last()  # the timeline shows every commit before that slot
             content = _found(session, find, state, follower)
             if content is None:
                 return None
+            look = True if compacts or session.lock.shared_with_jvm else None
             with session.lease(f"planning {name}"):
                 begin = session.log.append(_entry(session, name, content, slot, follower, executes), look=look)
         except _Stale as e:
@@ -283,17 +284,13 @@ def execute(session: Session, instant: str, report: Reporter | None = None, runn
     files = extent(held(session.store, begin.plan))
     try:
         with (run := Execution(session, begin, report, runner)):
-            try:
-                _RUN[begin.action](run)
-            except (StorageError, CorruptTableError):
-                run.check()  # what is lacking may have been cleaned away since somebody else has executed the plan
-                raise
+            _RUN[begin.action](run)
     except ConflictError as e:
         # A plan that lost against what has landed, at its commit or below its reading, can never land: it ends for all.
         if session.log.outcome(e.winner) == "commit":
             end_plan(session, begin, str(e))
         raise
-    except RolledBackError:
+    except RolledBackError:  # also where files were gone that were cleaned since somebody else has executed the plan
         if (completion := session.landed(instant)) is None:
             raise
     else:

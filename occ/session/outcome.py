@@ -128,6 +128,17 @@ def outcome_unknown(attempt: Attempt, error: BaseException, *, asked: bool) -> C
     )
 
 
+def not_shown(attempt: Attempt, error: BaseException) -> CommitStateUnknownError:
+    """It is in the log, and JVM writers, who go by the timeline alone, do not see it."""
+    return CommitStateUnknownError(
+        f"{attempt.url}: {attempt.operation} {attempt.instant} is in the log but not on the timeline, and JVM writers that share "
+        f"the table's lock may commit over it: {error}. Nothing was deleted. The next writer publishes it, unless another engine "
+        f"has committed before; then `lakelatch adopt` decides. `lakelatch timeline` shows what became of it",
+        table=attempt.url,
+        instant=attempt.instant,
+    )
+
+
 def waited_in_vain(attempt: Attempt, conflict: Conflict, *, planned: bool) -> ConflictError:
     """Whoever goes first has not ended within the time that we wait for others; ``planned``: a plan was not executed."""
     error = lost_against(attempt, conflict, pending="is planned" if planned else "is still running")

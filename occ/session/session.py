@@ -119,7 +119,7 @@ class Session:
             self.pruner = Pruner(store, self.log, self.cleaner, publisher)
             self.leases = Leases(store, env)
             self.heart = HeartbeatSender(
-                store, env, interval_s=self.settings.heartbeat_interval_s, after=self._after_beats
+                store, env, interval_s=lambda: self.settings.heartbeat_interval_s, after=self._after_beats
             )
             self.reservations = Reservations(env, self.log)
             self.in_line = InLine()
@@ -149,6 +149,16 @@ class Session:
         """Take the table's lock, waiting for it; see `TableLock.lease`. Raises `LockTimeoutError` naming the holder."""
         with step("lock"):
             return self.lock.lease(why, max_hold_s=max_hold_s, waiting=waiting)
+
+    def publish_last(self) -> None:
+        """Put the newest commit on the timeline; takes the table's lock for it, where JVM writers share that and it is not there.
+
+        Raises:
+            UnsupportedTableError: as of `CommitLog.publish_last`.
+        """
+        if not self.log.publish_last():
+            with self.lease("publishing what another writer left"):
+                self.log.publish_last(locked=True)
 
     def close(self) -> None:
         """Stop the heartbeat thread and the lock's renewer. Twice is fine."""

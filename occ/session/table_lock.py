@@ -21,14 +21,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import parse_qsl
 
 from ...arguments import text
 from ...environment import SYSTEM, Environment
 from ...errors import ConfigError, InputError, LakeLatchError, LockError, LockLostError, TokenRegressedError
 from ...locks import Lease, LeasedLocks, LockProvider, Release, check_url, open_provider, shown
 from ...storage import Store, is_far
-from ..entries import NO_LOCK, OWN_LOCK, LogEntry, Setting, Settings
+from ..entries import NO_LOCK, OWN_LOCK, LogEntry, Setting, Settings, lock_options
 from ..log import CommitLog, LogState
 from .no_lock import NoLease
 
@@ -37,8 +36,6 @@ OWN_LOCK_FOLDER = ".hoodie/.lakelatch/locks"
 # before it leave that when they have landed; far, each look is a request.
 _LOOK_S, _LOOK_FAR_S = 0.25, 0.15
 _BACKWARDS_MAX = 3  # so often may tokens go back while one lease is taken; then the provider breaks its promise
-# Options of a lock URL that say: JVM writers take this very lock.
-_SHARED_WITH_JVM = frozenset({"key", "jvm", "layout"})
 
 
 def settled(lock: str, *, env: Environment = SYSTEM) -> str:
@@ -60,10 +57,6 @@ def prove(lock: str, table: str, *, env: Environment) -> None:
                 lease.release()
 
 
-def _options(lock: str) -> set[str]:
-    return {name for name, _ in parse_qsl(lock.partition("?")[2])}
-
-
 def _openable(lock: str) -> bool:
     """Whether anybody can: earlier versions took more for a lock, and stored it."""
     with suppress(ConfigError):
@@ -80,7 +73,7 @@ class TableLease:
         self.lease, self.token = lease, lease.token
         self._settings, self._table = settings, table
         # Hudi's file lock is no lock on some file systems, and its close() deletes whoever's file: look before landing.
-        self._fresh = "jvm" in _options(settings.lock)
+        self._fresh = "jvm" in lock_options(settings.lock)
 
     def token_at(self, state: LogState) -> int:
         """The token for an entry after ``state``. Raises `LockLostError` when this lease is not the one that counts."""
@@ -96,6 +89,15 @@ class TableLease:
     def ensure_held(self, *, fresh: bool = False) -> None:
         """Raise `LockLostError` unless held now; ``fresh`` also asks the backend."""
         self.lease.ensure_held(fresh=fresh)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is held now, as far as this process knows; nobody is asked."""
+        try:
+            self.ensure_held()
+        except LockLostError:
+            return False
+        return True
 
     def _lost(self, what: str, reason: str) -> LockLostError:
         return LockLostError(
@@ -201,7 +203,7 @@ class TableLock:
     @property
     def shared_with_jvm(self) -> bool:
         """Whether JVM writers, who do not read the log, take the lock in force as well."""
-        return bool(_options(self._log.state.settings.lock) & _SHARED_WITH_JVM)
+        return bool(self._log.state.settings.shared_with_jvm)
 
     def free(self) -> TableLease | None:
         """A lease that excludes nobody: the log alone decides who lands first. None where JVM writers share the lock."""
@@ -219,7 +221,7 @@ class TableLock:
         max_hold_s: float | None = None,
         waiting: Callable[[], bool] | None = None,
     ) -> Lease:
-        own_lease = "lease" in _options(settings.lock)
+        own_lease = "lease" in lock_options(settings.lock)
         with self._using(settings.lock) as found:
             if found is None:
                 return NoLease()
@@ -266,7 +268,7 @@ class TableLock:
         if new != now.lock:
             prove(new, self._store.url, env=self._env)
             if not jvm_writers_stopped:
-                self._refuse_if_shared_with_jvm(now.lock)
+                self._refuse_if_shared_with_jvm(now)
         give_up = self._env.monotonic() + now.lock_wait_s
         while True:
             old = self._lease_to_change(new)
@@ -344,8 +346,9 @@ class TableLock:
                 table=self._store.url, lock=shown(settings.lock), expected=self.expected,
             )  # fmt: skip
 
-    def _refuse_if_shared_with_jvm(self, lock: str) -> None:
-        if shared := sorted(_options(lock) & _SHARED_WITH_JVM):
+    def _refuse_if_shared_with_jvm(self, settings: Settings) -> None:
+        lock = settings.lock
+        if shared := settings.shared_with_jvm:
             raise InputError(
                 f"The lock of {self._store.url} is shared with JVM writers ({', '.join(shared)}= in {shown(lock)}); they do not "
                 "read the log and would go on under the old lock. Stop them, configure them for the new one, and say so: "

@@ -43,7 +43,7 @@ class Staged:
         self._values: dict[str, Values] | None = None
         self._metadata: CommitMetadata | None = None
         self.verbs = set[str]()
-        self.empty_too = False
+        self.empty_too = self.streams_only = False
         self.tells_all = False  # who writes says all that it reads; otherwise it may have read everything
         self.named: frozenset[FileGroupId] = frozenset()  # file groups that a service names and does not write
 

@@ -11,21 +11,32 @@ So the living are watched for and refused first.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ...arguments import suggesting
 from ...environment import SYSTEM, Environment
 from ...errors import CommitError, ConfigError, CorruptTableError, UnsupportedTableError
-from ...hudi.files import DELETE, Block, StoredParquet, list_data_files, read_blocks
+from ...hudi.files import DELETE, Block, FileGroupId, StoredParquet, list_data_files, read_blocks
 from ...hudi.table import TableConfig
-from ...hudi.timeline import EARLIEST, FileSlice, has_archive, is_time, parse_unknown, read_timeline, skipped
+from ...hudi.timeline import (
+    COMMIT_ACTIONS,
+    EARLIEST,
+    CommitMetadata,
+    FileSlice,
+    has_archive,
+    is_time,
+    parse_unknown,
+    read_timeline,
+    skipped,
+)
 from ...storage import Store
 from ..check import refuse_misplaced, refuse_other_keys
 from ..entries import Commit, Open
 from ..incoming import null_free
 from ..liveness import HEARTBEATS, HeartbeatObserver, instants_with_markers
-from ..log import LogState, Publisher, epochs, read_epoch
+from ..log import LogState, Publisher, epochs, metadata_of, read_epoch
 from ..session import cold_view, prove, read_config
 from .create import next_generation, refuse_unknown_settings, refuse_unsafe, settings_for, start_log, with_floor
 from .table import Table, store_of
@@ -95,14 +106,22 @@ def adopt(
     prove(wanted.lock, store.url, env=env)
     if table is not None:
         with table:
-            table.rollback_failed_writes(wait=True, progress=progress)
+            with suppress(UnsupportedTableError):  # a commit that it may not publish over those that are taken over
+                table.rollback_failed_writes(wait=True, progress=progress)
             still = table.session.log.catch_up().open.values()
             _refuse_the_living(store.url, [begin.instant for begin in still if not begin.waits])
-            table.session.log.take_over(next_generation(wanted, env), lambda: _latest(store, config))
+            log = table.session.log
+            left = log.take_over(
+                next_generation(wanted, env),
+                lambda: _latest(store, config),
+                lambda commit: _meets(store, config, commit, log.look()),
+            )
+        if left:
+            _tell_and_sweep(store, env, left)
     else:
         _wait_for_silence(store, env, state, progress)
         publisher = Publisher(store, env, config.timeline_folder)
-        _publish(publisher, commits)
+        _publish(publisher, [c for c in commits if not _is_left_out(store, config, publisher, c, state)])
         publisher.secure()  # the new log cannot put back what a power cut takes away
         start_log(store, env, wanted, top=_latest(store, config), batches=tuple(state.batches))
     return with_floor(Table(store, env=env, writer=writer))
@@ -153,6 +172,47 @@ def _publish(publisher: Publisher, commits: list[Commit]) -> None:
         publisher.reconcile(commits)
     except CorruptTableError:
         _log.warning("a commit that is on no timeline cannot be published: what it did is lost", exc_info=True)
+
+
+def _is_left_out(store: Store, config: TableConfig, publisher: Publisher, commit: Commit, state: LogState) -> bool:
+    """Whether a commit of a log that is replaced stays off the timeline, because others have changed the same since."""
+    if publisher.shows(commit):
+        return False
+    later = (i for i in read_timeline(store, config).commits if (i.completed or "") > commit.completion)
+    left_out = _meets(store, config, commit, [i.requested for i in later if i.requested not in state.ended])
+    if left_out:
+        _tell(store, commit)
+    return left_out
+
+
+def _meets(store: Store, config: TableConfig, commit: Commit, foreign: Collection[str]) -> bool:
+    """Whether a commit has changed a file group that one of the ``foreign`` commits (T) has changed as well."""
+    if commit.restores or commit.action not in COMMIT_ACTIONS:
+        return commit.restores and bool(foreign)
+    timeline = read_timeline(store, config)
+    found = [timeline.metadata(each) for each in timeline.commits if each.requested in foreign]
+    mine = _groups_of(metadata_of(store, commit))
+    return any(not mine.isdisjoint(_groups_of(each)) for each in found)
+
+
+def _groups_of(metadata: CommitMetadata) -> set[FileGroupId]:
+    replaced = {FileGroupId(partition, each) for partition, ids in metadata.replaced.items() for each in ids}
+    return replaced | {FileGroupId(stat.partition, stat.file_id) for stat in metadata.stats}
+
+
+def _tell(store: Store, commit: Commit) -> None:
+    _log.warning(
+        "%s: %s %s of %s was never on the timeline, and another engine has committed to the same file groups since; it counts "
+        "for nothing, run it again",
+        store.url, commit.operation.lower(), commit.instant, commit.writer,
+    )  # fmt: skip
+
+
+def _tell_and_sweep(store: Store, env: Environment, left: Iterable[Commit]) -> None:
+    for each in left:
+        _tell(store, each)
+    with Table(store, env=env) as table:
+        table.rollback_failed_writes()  # their files are nobody's now
 
 
 def _latest(store: Store, config: TableConfig) -> str:

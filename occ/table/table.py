@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from types import TracebackType
@@ -666,13 +666,19 @@ class Table:
                 progress(remaining)
             self.env.sleep(min(remaining, max(self.settings.heartbeat_interval_s / 2, 0.05)))
             ended += session.cleaner.look(mine)
-        session.log.publish_last()
+        try:
+            session.publish_last()
+        finally:
+            self._sweep(mine)
+        return ended
+
+    def _sweep(self, mine: Collection[str]) -> None:
+        session = self.session
         session.cleaner.sweep_leftovers(mine)
         session.cleaner.sweep_strays(read_timeline(self.store, self.config), mine)
         remove_undone(session, session.leases)
         take_archived_away(session)
         session.pruner.prune()
-        return ended
 
     def _known(self, partitions: Iterable[str] | None) -> list[str] | None:
         session, wanted = self._ours(), several(partitions)

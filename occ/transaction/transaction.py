@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ...conflict import Conflict
     from ...hudi.files import FileGroupId
     from ...hudi.timeline import FileSlice, Snapshot, WriteStat
-    from ..entries import Batch, Begin
+    from ..entries import Batch, Begin, Settings
     from ..rebase import Again
     from ..scan import Scan
     from ..session import CommitResult, Partition, Session
@@ -74,14 +74,19 @@ class Transaction:
     def _begin(self, claim: Claim, *, lock_first: bool = False) -> None:
         session, lease = self.session, None
         changes = Staged(self.operation, merge_on_read=session.config.merge_on_read)
-        validator = CommitValidator.of(session, changes, isolation=self._isolation)  # before anything is written
-        session.refuse_rule(session.settings, None)
+
+        def under(settings: Settings) -> None:
+            session.refuse_rule(settings, None)
+            self._validator = CommitValidator.of(session, changes, settings, isolation=self._isolation)
+
         if lock_first:
             # Bounded, so that others' waits do not run out: whoever holds it longer goes on without, and validates.
             lease = session.lease(f"{self.operation}, from its beginning", max_hold_s=session.settings.lock_wait_s / 2)
-        self._attempt = Attempt.begin(session, self.operation, changes.operation, claim, lease=lease, batch=self._batch)
-        self.workspace, self._validator = Workspace(self._attempt, changes), validator
-        self._landing = Landing(self._attempt, self.workspace, validator)
+        self._attempt = Attempt.begin(
+            session, self.operation, changes.operation, claim, lease=lease, batch=self._batch, under=under
+        )
+        self.workspace = Workspace(self._attempt, changes)
+        self._landing = Landing(self._attempt, self.workspace, self._validator)
         self.workspace.lookout = self.lookout = Lookout(self)
 
     def begin_anew(self, reserved: Reservation | None) -> None:
@@ -117,7 +122,7 @@ class Transaction:
     @property
     def snapshot(self) -> Snapshot:
         """The table as of the begin slot, whatever has landed since. All data files are listed for it."""
-        return self.workspace.snapshot.whole()
+        return self._attempt.seen(self.workspace.snapshot.whole)
 
     @property
     def current(self) -> Snapshot:

@@ -13,12 +13,21 @@ as a failure: nothing is deleted then, and whoever comes next reads the outcome 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ...ahead import Task
-from ...errors import InputError, LakeLatchError, RolledBackError, StorageError
+from ...errors import (
+    BatchLandedError,
+    CommitStateUnknownError,
+    ConflictError,
+    InputError,
+    LakeLatchError,
+    RolledBackError,
+    StorageError,
+)
 from ...hudi.timeline import Instant, State, file_name
 from ...storage import Outcome
 from ...tracing import Trace
@@ -32,10 +41,13 @@ if TYPE_CHECKING:
     from ...conflict import Claim
     from ...hudi.files import FileGroupId
     from ...hudi.timeline import Snapshot
-    from ..entries import Batch, Operation
+    from ..entries import Batch, Operation, Settings
     from ..session import Session, TableLease
 
 T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
+# These say by themselves what became of the transaction.
+_TELL = (ConflictError, RolledBackError, BatchLandedError, CommitStateUnknownError)
 _log = logging.getLogger("lakelatch.transaction")
 
 
@@ -100,8 +112,12 @@ class Attempt:
         *,
         lease: TableLease | None = None,
         batch: Batch | None = None,
+        under: Callable[[Settings], None],
     ) -> Self:
         """Begin, after those who have reserved the place and go first. A lease that is handed in is released at the end.
+
+        ``under`` is told the settings at each slot that is tried, which a handle that was opened before may not know yet; what
+        it raises is raised, and nothing was written.
 
         Raises:
             BatchLandedError: the batch has landed. Nothing was begun.
@@ -111,7 +127,7 @@ class Attempt:
         # On a far store beside the begin entry, which changes nothing that another version or engine goes by.
         checked = Task(session.env, session.refuse_if_unwritable) if session.far and not kind.service else None
         trace = Trace(table=session.url, operation=operation, writer=session.writer)
-        wanted = BeginEntry(session, kind, claim, batch)
+        wanted = BeginEntry(session, kind, claim, batch, under)
         try:
             if lease is None:
                 wanted.ask_first()
@@ -149,17 +165,17 @@ class Attempt:
             trace=trace,
         )
         try:
-            if entry is None:  # nobody has asked that for it
-                refuse_landed(session.url, session.log.state, batch)
-            if checked is not None:
-                checked.take()
-            if (
-                not wanted.asked
-            ):  # where many begin, each publishes its own, and who lists the timeline publishes before
-                session.log.publish_last()  # our snapshot may be read from the timeline
-            session.heart.start(made.instant)
-            made._announce_pending()
-            session.afterwards(session.look_after_others, "cleaning up after others failed")
+            with made.explaining():
+                if entry is None:  # nobody has asked that for it
+                    refuse_landed(session.url, session.log.state, batch)
+                if checked is not None:
+                    checked.take()
+                # Where many begin, each publishes its own, and who lists the timeline publishes before.
+                if not wanted.asked:  # our snapshot may be read from the timeline
+                    (session.publish_last if lease is None else partial(session.log.publish_last, locked=True))()
+                session.heart.start(made.instant)
+                made._announce_pending()
+                session.afterwards(session.look_after_others, "cleaning up after others failed")
         except BaseException as e:
             if made.abort("it could not begin"):
                 made.tell_that_nothing_landed(e)
@@ -226,14 +242,63 @@ class Attempt:
         return self._snapshot is not None or self._schema_text is not None
 
     def seen(self, look: Callable[[], T]) -> T:
-        """What the look gives; `ConflictError` when a restore since the begin takes away what is looked at."""
+        """What the look gives; `ConflictError` when a restore since the begin takes away what is looked at.
+
+        `RolledBackError` when it fails because the transaction has ended.
+        """
 
         def lost() -> Exception | None:
             self.session.log.catch_up()
             found = next((commit for commit in self.follower.commits if commit.restores), None)
-            return restored_below(self, found) if found else None
+            return restored_below(self, found) if found else self._ended_by_others()
 
-        return undisturbed(look, lost, lambda: self.session.timeline().completed)
+        found = undisturbed(look, lost, lambda: self.session.timeline().completed)
+        self._refuse_partial()
+        return found
+
+    @contextmanager
+    def explaining(self, *faults: type[Exception]) -> Iterator[None]:
+        """Around what reads and writes for the transaction: `explained` errors leave it; ``faults`` are those of an engine."""
+        try:
+            yield
+        except (LakeLatchError, OSError, *faults) as e:
+            if (told := self.explained(e, *faults)) is not e:
+                raise told from e
+            raise
+        self._refuse_partial()
+
+    def _refuse_partial(self) -> None:
+        """Raise `RolledBackError` when it is known that somebody has ended it: a listing may lack what was cleaned since.
+
+        Whoever lists reads the log after it (`ListedLater`), so nothing is asked here.
+        """
+        if self.state == "open" and self.instant not in self.session.log.state.open and self.plan is None:
+            self.check()
+
+    def explained(self, error: E, *faults: type[Exception]) -> E | RolledBackError:
+        """The error, or that the transaction was rolled back, where that is why it failed.
+
+            t=0  W is suspended, and its heartbeat is silent
+            t=1  a cleaner appends rollback(W) and sweeps; a cleaning takes slices of W's snapshot, which nobody else needs
+            t=2  W goes on, and its files, its markers or those that it reads are gone
+
+        So before a failure is told, the log is asked. What a fresh attempt meets as well, it tells by itself.
+        """
+        fails = isinstance(error, (LakeLatchError, OSError, *faults)) and not isinstance(error, _TELL)
+        if fails and self.state == "open":
+            with suppress(LakeLatchError):  # the log cannot be read either
+                if (ended := self._ended_by_others()) is not None:
+                    ended.__cause__ = error
+                    return ended
+        return error
+
+    def _ended_by_others(self) -> RolledBackError | None:
+        try:
+            self.require_in(self.session.log.catch_up())
+        except RolledBackError as e:
+            # A plan's execution is over by another that has landed, too.
+            return e if self.plan is not None or self.session.landed(self.instant) is None else None
+        return None
 
     # --- guards ----------------------------------------------------------------------------------------------
 

@@ -31,8 +31,10 @@ from ..log import LogState
 from ..session import refuse_landed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...conflict import Claim
-    from ..entries import Batch, Operation
+    from ..entries import Batch, Operation, Settings
     from ..session import Session
 
 MEMBERS_MAX = 64  # transactions of one entry
@@ -48,8 +50,15 @@ class BeginEntry:
         found: the own begin, when it stands in the log by the entry of another.
     """
 
-    def __init__(self, session: Session, kind: Operation, claim: Claim, batch: Batch | None) -> None:
-        self._session, self._kind, self._claim, self._batch = session, kind, claim, batch
+    def __init__(
+        self,
+        session: Session,
+        kind: Operation,
+        claim: Claim,
+        batch: Batch | None,
+        under: Callable[[Settings], None],
+    ) -> None:
+        self._session, self._kind, self._claim, self._batch, self._under = session, kind, claim, batch, under
         self.before: Begin | None = None
         self.found: Begin | None = None
         self._asked = ""  # the id; "" until it is asked for
@@ -62,6 +71,7 @@ class BeginEntry:
         log, state = self._session.log, self._session.log.state
         if len(state.newest) < 2 or not self._gathers(state):
             return
+        self._under(state.settings)
         try:
             epoch, settled = log.epoch, state.settled
             if not self._ask(epoch, settled, self._begin(state)):
@@ -80,9 +90,11 @@ class BeginEntry:
 
         Raises:
             BatchLandedError: the batch has landed.
+            ConfigError: what was asked for does not go with the settings at that slot.
         """
         session, claim = self._session, self._claim
         self.before = None
+        self._under(state.settings)
         if self._finds_itself(state):
             return None
         refuse_landed(session.url, state, self._batch)

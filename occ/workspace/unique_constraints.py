@@ -124,7 +124,7 @@ def constrained(session: Session, changes: Mapping[str, Any]) -> Settings:
                 _refuse_broken(session, constraint)
             if wanted.bucket_count != had.bucket_count:
                 refuse_misplaced(session.store, session.config, session.snapshot().file_slices(), wanted.bucket_count)
-            entry = session.log.append(build)
+            entry = session.log.append(build, look=session.lock.shared_with_jvm or None)
             if isinstance(entry, Setting):
                 return entry.settings
     finally:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
@@ -52,7 +52,6 @@ class Workspace:
 
     Attributes:
         changes: what is staged and declared.
-        streams_only: it writes events of streams and nothing else.
         rebase: merges again what was done here, where that is possible.
         reserves_next: if it loses, its caller runs it again with what it has lost on reserved.
         failed: the error of a write that failed half-way.
@@ -79,7 +78,7 @@ class Workspace:
         self._hook: Any = None  # of the writes that merge rows
         self._spec: FileSpec | None = None
         self._spelled: set[str] = set()
-        self.streams_only = self.reserves_next = False
+        self.reserves_next = False
 
     @property
     def batch(self) -> Batch | None:
@@ -174,10 +173,20 @@ class Workspace:
         return NewFile(self, partition=partition, file_id=file_id or new_file_id(self.session.env.uuid()))
 
     def write_events(self) -> None:
-        """Say that all that this transaction writes are events of streams. They read nothing, and wait for no lock."""
+        """Say that all that this transaction writes are events of streams. They read nothing, and wait for no lock.
+
+        Rows that it wrote before the table had its first stream keep it from landing.
+        """
         self.require_open()
-        self.streams_only = True
+        self.changes.streams_only = self.streams_only or not (
+            self._open_files or self.changes.stats or self.changes.replaces
+        )
         self.reads_complete()
+
+    @property
+    def streams_only(self) -> bool:
+        """Whether it writes events of streams and nothing else."""
+        return self.changes.streams_only
 
     def _refuse_beside_streams(self) -> None:
         streams = self.session.streams
@@ -417,7 +426,7 @@ class Workspace:
 
     def may_match(self, now: Snapshot, partition: str | None, condition: Condition | None) -> list[FileSlice]:
         """The slices that may hold rows for which the condition is true, by their partitions and statistics."""
-        slices, schema = now.file_slices(partition), self.written_schema
+        slices, schema = self._attempt.seen(lambda: now.file_slices(partition)), self.written_schema
         if condition is None or schema is None:
             return slices
         from ..entries import slices_that_may_match
@@ -516,6 +525,10 @@ class Workspace:
                 "Begin it as 'insert_overwrite'",
                 operation=self.operation,
             )
+
+    def explaining(self, *faults: type[Exception]) -> AbstractContextManager[None]:
+        """See `Attempt.explaining`."""
+        return self._attempt.explaining(*faults)
 
     def require_open(self) -> None:
         """Raise when the attempt is over, or its table was closed."""

@@ -25,14 +25,19 @@ class Writer(Watchful, Protocol):
 
 @dataclass(frozen=True)
 class Write:
-    """One write: ``stage`` does it in a transaction begun as ``operation``, and again in each further attempt.
+    """One write, of a transaction begun as ``operation``.
 
-    ``incoming`` are the rows that it was made of, if it was made of rows.
+    ``staged`` does it. ``incoming`` are the rows that it was made of, if it was made of rows.
     """
 
     operation: str
-    stage: Callable[[Writer], None]
+    staged: Callable[[Writer], None]
     incoming: Received | None = None
+
+    def stage(self, txn: Writer) -> None:
+        """Do it in this transaction, and again in each further attempt. `RolledBackError` when others have ended that."""
+        with txn.workspace.explaining():
+            self.staged(txn)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Writing DataFrames: the plan on the driver, the files in the tasks."""
 
+from .jobs import explaining
 from .service_jobs import ServiceJobs
 from .sink import each_once
 from .sizes import SIZES, JobSizes
@@ -15,4 +16,5 @@ __all__ = [
     "Writes",
     "Writing",
     "each_once",
+    "explaining",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...errors import ConfigError, LakeLatchError, RolledBackError, StorageError
@@ -24,6 +24,7 @@ from .sizes import SIZES, JobSizes
 
 if TYPE_CHECKING:
     from ...occ.session import Session
+    from ...occ.transaction import Transaction
     from ...occ.turns import Lookout
 
 
@@ -132,6 +133,14 @@ def _of_a_worker(error: LakeLatchError, host: str, txn: Owner) -> LakeLatchError
         told.__cause__ = error
         return told
     return error
+
+
+def explaining(txn: Transaction) -> AbstractContextManager[None]:
+    """As `Attempt.explaining`, also of what Spark meets where its own scan reads a file that is gone."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    return txn.workspace.explaining(PySparkException, Py4JError)
 
 
 @contextmanager

@@ -41,7 +41,7 @@ from .bulk_order import ordered
 from .clauses import ClausesTargetsTask, ClausesTask, NotAgain, in_sql, is_expression
 from .fit import fit
 from .incoming import Shuffled, Source, estimated_bytes, small_rows
-from .jobs import collect, described
+from .jobs import collect, described, explaining
 from .merge_plan import Merge, Planned, in_each, plan_here
 from .rebase import ConditionAgain, RowsAgain, stats_of
 from .sizes import JobSizes
@@ -624,11 +624,12 @@ class Writes:
     def _run(self, work: Callable[[Transaction], list[WriteStat]], operation: str) -> WriteResult:
         def attempt(txn: Transaction) -> Transaction:
             txn.workspace.report = Reporter(self._told, operation)
-            work(txn)
+            with explaining(txn):
+                work(txn)
             return txn
 
         if self._txn is not None:
-            with self._txn.workspace.staging():
+            with explaining(self._txn), self._txn.workspace.staging():
                 return WriteResult(operation, None, None, 1, (), tuple(work(self._txn)))
         try:
             return WriteResult.of(self._table.run(attempt, operation=operation, **self._retries))

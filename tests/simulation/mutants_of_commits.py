@@ -115,7 +115,7 @@ def nobody_publishes_before_appending() -> Patches:
 
     def make(real: Any) -> Any:
         def append(self: Any, build: Any, *, follower: Any = None, **_: Any) -> Any:
-            with mock.patch.object(self, "publish_last"):
+            with mock.patch.object(self, "_publish_newest", return_value=True):
                 return real(self, build, follower=follower)
 
         return append
@@ -210,7 +210,7 @@ def what_is_read_meanwhile_stays_unpublished() -> Patches:
     This was so until the simulator found it: the next snapshot lacked that commit, and its rows were overwritten.
     """
 
-    def publish_last(self: Any) -> None:
+    def publish_newest(self: Any, **_: bool) -> bool:
         last, unverified = self.state.last, self._unverified
         if unverified is not None:
             self._verify(unverified)
@@ -219,8 +219,9 @@ def what_is_read_meanwhile_stays_unpublished() -> Patches:
             self._timeline.publish(last)
         last = self.state.last
         self._published = last.slot if last is not None else -1
+        return True
 
-    return [method(CommitLog, "publish_last", lambda _: publish_last)]
+    return [method(CommitLog, "_publish_newest", lambda _: publish_newest)]
 
 
 @mutant()

@@ -165,7 +165,7 @@ def an_epoch_loses_its_newest_commit() -> Patches:
 
     def close(real: Any) -> Any:
         def close_epoch(self: Any) -> None:
-            with mock.patch.object(self, "publish_last"):
+            with mock.patch.object(self, "_publish_newest", return_value=True):
                 real(self)
 
         return close_epoch

@@ -343,6 +343,33 @@ def test_what_began_before_the_first_stream_does_not_land(table):
         assert other.read().count() == 0
 
 
+@pytest.mark.parametrize("opened", ["before the declaration", "and begun before it"])
+def test_a_handle_that_does_not_know_the_first_stream_yet_writes_through_it(table, opened):
+    """Streams never conflict, whatever its handle has seen of the table."""
+    with lakelatch.open(table.url, env=table.env) as other:
+        begun = other.transaction() if opened.startswith("and") else None
+        table.stream("one", columns=["a"], ordering="a_at")
+        txn = begun or other.transaction()
+        other.session.log.catch_up()
+        txn.stream("one").upsert([row(a=1, a_at=1)])
+        table.stream("one").upsert([row(a=2, a_at=2)])
+        txn.commit()
+        assert [each["a"] for each in other.read().to_pylist()] == [2]
+
+
+def test_events_do_not_bring_rows_with_them_that_were_written_before_the_first_stream(table):
+    with lakelatch.open(table.url, env=table.env) as other:
+        txn = other.transaction()
+        txn.upsert(pa.Table.from_pylist([row(a=1)], schema=SCHEMA))
+        table.stream("one", columns=["a"], ordering="a_at")
+        other.session.log.catch_up()
+        with pytest.raises(InputError, match="through them only"):
+            txn.stream("one").upsert([row(a=1, a_at=1)])
+        with pytest.raises(ConflictError, match="the table has streams since"):
+            txn.commit()
+        assert other.read().count() == 0
+
+
 def test_properties_that_were_not_written_are_written_before_the_first_event(tmp_path):
     """The declaration is in the log when its writer dies; the next one mends the properties, which foreign readers go by."""
     url = str(tmp_path / "t")

@@ -199,3 +199,65 @@ def test_a_table_that_is_there_is_not_taken_for_another_one(make, asked, named):
         lakelatch.create(table.url, **{"record_key": "id", "exist_ok": True} | asked)
     with lakelatch.create(table.url, record_key="id", exist_ok=True, bucket_count=4) as same:
         assert same.settings == table.settings
+
+
+# --- a handle that was opened before they were changed ----------------------------------------------------------------
+
+
+CHANGED = {
+    "bucket_count": ({}, {"bucket_count": 4}),
+    "unique_keys": ({"unique_keys": False}, {"unique_keys": True}),
+    "unique_constraints": ({}, {"unique_constraints": ["v"]}),
+    "merge": ({"ordering_field": "v"}, {"ties": "first"}),
+    "isolation": ({}, {"isolation": "serializable"}),
+    "strategy": ({"bucket_count": 4}, {"strategy": "bucket"}),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_handle_that_was_opened_before_a_setting_was_changed_writes_under_it(make, name):
+    """It knows of it as soon as it begins, so nothing is in its way."""
+    given, changes = CHANGED[name]
+    table = make(**given)
+    with lakelatch.open(table.url) as other:
+        table.change_settings(**changes)
+        with other.transaction("upsert") as txn:
+            txn.upsert(keyed(1, ["a"]))
+        assert txn.result
+        assert other.read().count() == 1
+
+
+def test_what_goes_only_with_the_settings_of_now_may_be_asked_for(make):
+    table = make(isolation="serializable")
+    with lakelatch.open(table.url) as other, lakelatch.open(table.url) as high:
+        table.change_settings(isolation="snapshot", strategy="priority")
+        high.session.priority = 3
+        other.transaction("upsert", isolation="write-serializable").abort()
+        high.transaction("upsert").abort()
+
+
+def test_what_does_not_go_with_them_is_refused_before_anything_is_written(make):
+    table = make()
+    with lakelatch.open(table.url) as other:
+        table.change_settings(isolation="serializable")
+        slot = slots(table)
+        with pytest.raises(lakelatch.ConfigError, match="weaker than the table's 'serializable'"):
+            other.transaction("upsert", isolation="write-serializable")
+        assert slots(table) == slot
+
+
+def test_a_writer_beats_as_often_as_the_table_says_by_now(make_world):
+    """Others judge it by the time-out of now."""
+    world = make_world(heartbeat_interval_s=10.0, heartbeat_timeout_s=60.0)
+    a, b = world.writer("A", host="host-a"), world.writer("B", host="host-b")
+    for began_before in (True, False):
+        if began_before:
+            txn = a.begin_add("a")
+            b.table.change_settings(heartbeat_interval_s=2.0, heartbeat_timeout_s=5.0)
+            a.env.advance(10.0)  # the beat at which it notices
+        else:
+            txn = a.begin_add("a")
+        for _ in range(8):
+            a.env.advance(2.0)
+            b.table.rollback_failed_writes()
+        txn.commit()
