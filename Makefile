@@ -11,13 +11,13 @@ unexport PYTHONDONTWRITEBYTECODE
 # Prints how long each stage took.
 STAGES := $(BIN)/python scripts/at_once.py
 
-.PHONY: help venv demo demo-cluster demo-streams test test-fast thorough test-spark test-jvm extras matrix-spark soak mutants lint types bench bench-docs docs dist clean
+.PHONY: help venv announce demo demo-cluster demo-streams test test-fast thorough test-spark test-jvm extras matrix-spark soak mutants lint types bench bench-docs docs dist clean
 
 help:
 	@echo "make demo       many writers, one table, one killed, all checked (ARGS=\"--writers 8 --rows 50000 --seed 7\")"
 	@echo "make demo-cluster  the same on a Spark cluster, the table in S3, the lock in Redis; a driver and an executor killed"
 	@echo "make demo-streams  four jobs fill one wide row at once, one killed, compared with the join (ARGS=\"--plain --rows 0\")"
-	@echo "make test       lint, types and all tests; installs what they need"
+	@echo "make test       lint, types and all tests; installs what they need, and says first what of the system's (SYSTEM_PACKAGES=no: none)"
 	@echo "make test-fast  the tests without Spark and the JVM reader"
 	@echo "make thorough   the tests again, with whole enumerations where make test takes a part (tests/thorough.py)"
 	@echo "make test-jvm   the tests with the JVM Hudi reader alone"
@@ -55,8 +55,12 @@ demo-streams: venv
 # must not keep a test that measures how soon something happens from its moment. At most so many at once: each of the
 # last ones has JVMs of its own. The longest come first, but for the one that needs no tools: it runs while they are
 # installed.
-test: lint types
+test: announce lint types
 	$(STAGES) --at-most 5 $(OCC) $(TOOLS) $(WAITING) $(SPARK) $(FAST) $(JVM) $(CLUSTER)
+
+# What the lanes install of the system is said before anything is.
+announce:
+	@scripts/ensure_tools.sh announce
 
 test-fast: venv
 	$(STAGES) $(FAST) $(OCC) $(WAITING)

@@ -11,7 +11,7 @@ recent() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null
 
 apt() {  # apt PACKAGE: true when installed
   local sudo=()
-  command -v apt-get >/dev/null 2>&1 || return 1
+  command -v apt-get >/dev/null 2>&1 && [ "${SYSTEM_PACKAGES:-yes}" != no ] || return 1
   if [ "$(id -u)" != 0 ]; then
     command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null || return 1
     sudo=(sudo -n)

@@ -1,4 +1,5 @@
 # Shared by the install scripts, sourced: TOOLS and LOG are set, say, has, at_least and apt do what their names say.
+# Each of the others defines packages_NAME, which prints the system's packages that ensure_NAME would install.
 TOOLS="$PWD/.cache/tools"
 LOG="${LOG:-$TOOLS/install.log}"
 mkdir -p "$TOOLS/bin"
@@ -13,13 +14,23 @@ alone() {  # alone FILE: two makes at once must not install over each other
   flock 9
 }
 
-apt() {  # apt PACKAGE...: true when installed
+may_install() {  # whether apt can do anything: we are root or have sudo without a password, and nobody has said no
+  has apt-get && [ "${SYSTEM_PACKAGES:-yes}" != no ] || return 1
+  [ "$(id -u)" = 0 ] || { has sudo && sudo -n true 2>/dev/null; }
+}
+
+announce() {  # announce NAME...: says which packages of the system these tools will have installed, before any of them is
+  local wanted
+  wanted=$(for each in "$@"; do "packages_$each"; done | tr ' ' '\n' | sort -u | tr '\n' ' ')
+  [ -z "$wanted" ] || ! may_install ||
+    say "will install these packages of the system, by apt-get: $wanted. With SYSTEM_PACKAGES=no it installs none of the system's."
+}
+
+apt() {  # apt PACKAGE...: true when installed; nothing to do is that as well
   local sudo=()
-  has apt-get || return 1
-  if [ "$(id -u)" != 0 ]; then
-    has sudo && sudo -n true 2>/dev/null || return 1
-    sudo=(sudo -n)
-  fi
+  [ $# -gt 0 ] || return 0
+  may_install || return 1
+  [ "$(id -u)" = 0 ] || sudo=(sudo -n)
   say "installing $* (apt-get)"
   if [ -z "${APT_UPDATED:-}" ]; then
     "${sudo[@]}" apt-get update -qq >>"$LOG" 2>&1

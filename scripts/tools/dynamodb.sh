@@ -1,18 +1,16 @@
-# Two emulators of DynamoDB, Amazon's own (Java) and dynalite (Node) where there is no Java, and Amazon's lock client for
-# Java, which locks are shared with.
+# Amazon's emulator of DynamoDB (dynalite is in npm.sh), and its lock client for Java, which locks are shared with.
 DYNAMODB_LOCAL=3.1.0   # pinned: an open range picks releases whose dependencies are not published
 DYNAMODB_LOCK_CLIENT=1.2.0   # the one that Hudi 1.0 is built with
-DYNALITE=4.0.0
+
+packages_dynamodb() {
+  if dynamodb_is_there LoopbackDynamo && dynamodb_is_there AmazonLock; then return; fi
+  has mvn || echo maven
+  has javac || echo openjdk-17-jdk-headless
+}
 
 ensure_dynamodb() {
-  if has npm && ! [ -x "$TOOLS/node_modules/.bin/dynalite" ]; then
-    say "installing dynalite $DYNALITE (npm)"
-    npm install --prefix "$TOOLS" --no-fund --no-audit --silent "dynalite@$DYNALITE" >>"$LOG" 2>&1 ||
-      say "dynalite could not be installed; the reason is at the end of $LOG."
-  fi
   if dynamodb_is_there LoopbackDynamo && dynamodb_is_there AmazonLock; then return; fi
-  has mvn || apt maven
-  has javac || apt openjdk-17-jdk-headless || apt openjdk-21-jdk-headless
+  apt $(packages_dynamodb) || { apt maven; apt openjdk-21-jdk-headless; }
   if ! has mvn || ! has javac; then
     say "the DynamoDB tests need DynamoDB Local, which comes by Maven and is started by a small Java program; install Maven and a JDK (17 or newer) and run this again."
     return

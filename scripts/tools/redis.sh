@@ -1,8 +1,10 @@
 # Redis, for locks at redis://. One program is server, sentinel and cluster node; 6.2 is the first with all that the locks use.
 REDIS_MIN=6.2
 
+packages_redis() { has redis-server || echo redis-server; }
+
 ensure_redis() {
-  has redis-server || { apt redis-server && redis_service_off; }
+  has redis-server || { apt $(packages_redis) && redis_service_off; }
   if ! has redis-server; then
     say "the Redis tests need redis-server; install it and run this again."
     return

@@ -3,10 +3,12 @@
 HADOOP_AWS=3.5.0
 AWS_SDK=2.35.4
 
+packages_s3a() { [ -d "$TOOLS/s3a/jars" ] || has mvn || echo maven; }
+
 ensure_s3a() {
   local home="$TOOLS/s3a"
   [ -d "$home/jars" ] && return
-  has mvn || apt maven
+  apt $(packages_s3a)
   if ! has mvn; then
     say "the tests of Spark's own scan of S3 need hadoop-aws, which comes by Maven; install Maven and run this again."
     return

@@ -4,6 +4,8 @@ RUST_MIN=1.92   # the crate says so
 
 cargo_version() { has cargo && cargo --version 2>/dev/null | cut -d ' ' -f 2; }
 
+packages_s3s_fs() { :; }
+
 ensure_s3s_fs() {
   if [ -x "$TOOLS/bin/s3s-fs" ] || has s3s-fs; then return; fi
   if ! at_least "$(cargo_version)" "$RUST_MIN"; then

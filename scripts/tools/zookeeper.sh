@@ -2,12 +2,15 @@
 CURATOR_JAR=/usr/share/java/curator-recipes.jar
 ZOOKEEPER_JAR=/usr/share/java/zookeeper.jar
 
+packages_zookeeper() {
+  [ -e "$ZOOKEEPER_JAR" ] && [ -e "$CURATOR_JAR" ] || echo zookeeper libcurator-recipes-java  # zookeeperd would start a server
+  has javac || echo openjdk-17-jdk-headless
+}
+
 ensure_zookeeper() {
-  if [ -e "$ZOOKEEPER_JAR" ] && [ -e "$CURATOR_JAR" ] && has javac; then return; fi
-  local wanted=(zookeeper libcurator-recipes-java)  # not zookeeperd, which would start a server
-  has javac || wanted+=(openjdk-17-jdk-headless)
-  apt "${wanted[@]}"
-  if [ ! -e "$ZOOKEEPER_JAR" ] || [ ! -e "$CURATOR_JAR" ] || ! has javac; then
-    say "the ZooKeeper tests need Debian's packages ${wanted[*]}; install what your system has for them (the reason may be at the end of $LOG)."
-  fi
+  apt $(packages_zookeeper)
+  local lacking
+  lacking=$(echo $(packages_zookeeper))
+  [ -z "$lacking" ] ||
+    say "the ZooKeeper tests need Debian's packages $lacking; install what your system has for them (the reason may be at the end of $LOG)."
 }

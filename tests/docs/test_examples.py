@@ -35,6 +35,8 @@ _QUICK = "spark.driver.defaultJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerial
 FOR_SHORT_LIVES = {"PYSPARK_SUBMIT_ARGS": f"--conf {shlex.quote(_QUICK)} pyspark-shell"}
 _BLOCK = re.compile(rf"^({_COMPILED})?```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
+_EMPTY = re.compile(r"^(\+[-+]+\+\n)\|.*\|\n\1\1", re.MULTILINE)  # as DataFrame.show() prints one
+
 
 @dataclass(frozen=True)
 class Block:
@@ -76,7 +78,8 @@ def script(document: Path, *, spark: bool) -> str:
     return "\n".join(lines)
 
 
-def run(text: str, folder: Path) -> None:
+def run(text: str, folder: Path) -> str:
+    """What it prints."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         [sys.executable, "-c", text],
@@ -88,6 +91,7 @@ def run(text: str, folder: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+    return done.stdout
 
 
 def offered_by_program(line: str) -> None:
@@ -181,7 +185,8 @@ def test_lock_urls_that_are_shown_are_understood(document: Path) -> None:
     "document", [d for d in DOCUMENTS if any(b.spark and not b.compiled for b in blocks(d))], ids=lambda d: d.name
 )
 def test_spark_examples_run(document: Path, tmp_path: Path) -> None:
-    run(script(document, spark=True), tmp_path)
+    shown = run(script(document, spark=True), tmp_path)
+    assert not _EMPTY.search(shown), f"{document.name} shows a table without rows:\n{shown}"
 
 
 @pytest.mark.parametrize("program", ["embed_pyarrow.py"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +16,7 @@ from lakelatch.errors import ConfigError
 from lakelatch.locks.redis import client as redis_client
 from lakelatch.locks.zookeeper import session as zookeeper_session
 from lakelatch.locks.zookeeper.backend import open_zookeeper_locks
+from lakelatch.server.bounded_http import BoundedHttp
 
 ROOT = Path(__file__).parents[2]
 # By the module that uses them; each has an upper bound in pyproject.toml.
@@ -111,6 +114,32 @@ def test_redis_py_has_what_is_used_of_it() -> None:
     )
     assert {"get_redis_connection", "get_node_from_key"} <= set(dir(RedisCluster))
     assert hasattr(Sentinel, "master_for")
+
+
+def test_uvicorn_has_what_is_used_of_it() -> None:
+    """Which is that of the versions that `[server]` allows."""
+    from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+    overridden = {name for name, each in vars(BoundedHttp).items() if callable(each)} & set(dir(H11Protocol))
+    assert {
+        "connection_made",
+        "connection_lost",
+        "data_received",
+        "on_response_complete",
+        "send_400_response",
+    } <= overridden
+    used = {"app", "connections", "tasks", "cycle", "conn", "transport", "loop"}
+    assert used <= {*H11Protocol.__init__.__code__.co_names, *H11Protocol.connection_made.__code__.co_names}
+    assert {"disconnected", "message_event", "response_complete"} <= set(
+        RequestResponseCycle.__init__.__code__.co_names
+    )
+    bounds = {each.partition(">=")[0]: each for each in extras()["server"]}
+    assert re.search(r",<[0-9.]+$", bounds["uvicorn"])
+    assert bounds["h11"].startswith("h11>=0.16,<")
+
+
+def extras() -> dict[str, list[str]]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
 
 def test_a_kazoo_of_another_build_is_refused_in_a_sentence() -> None:

@@ -11,16 +11,13 @@ from collections.abc import Mapping
 from functools import partial
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .answers import refusal
 from .guard import CROWDED, Limits
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class BoundedHttp(H11Protocol):
@@ -62,7 +59,7 @@ class BoundedHttp(H11Protocol):
         self._head, self._reader = _stopped(self._head), _stopped(self._reader)
         super().connection_lost(exc)
 
-    async def _counted(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _counted(self, app: Any, scope: Any, receive: Any, send: Any) -> None:
         # Not uvicorn's own limit, whose answer is plain text.
         scope[CROWDED] = max(len(self.connections), len(self.tasks)) > self.limits.connections
         await app(scope, receive, send)
