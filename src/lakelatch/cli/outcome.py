@@ -25,10 +25,11 @@ from typer.core import TyperGroup
 
 from ..errors import LakeLatchError
 from ..plain_text import visible, visible_json
+from .standard_streams import NOBODY_READS, OutputLostError
 
 P = ParamSpec("P")
 R = TypeVar("R")
-COULD_NOT, OUR_FAULT, INTERRUPTED, NOBODY_READS = 2, 3, 130, 141
+COULD_NOT, OUR_FAULT, INTERRUPTED = 2, 3, 130
 _state = {"debug": False}
 
 
@@ -65,7 +66,7 @@ def plainly(command: Callable[P, R]) -> Callable[P, R]:
 
         try:
             return command(*args, **kwargs)
-        except (typer.Exit, typer.BadParameter):
+        except (typer.Exit, typer.BadParameter, OutputLostError):
             raise
         except typer.Abort:
             typer.echo("nothing was done", err=True)
@@ -81,6 +82,10 @@ def plainly(command: Callable[P, R]) -> Callable[P, R]:
             words = in_options(str(e), command)
             _tell(e, words)
             raise ends(type(e).__name__, words, COULD_NOT, e) from None
+        except UnicodeEncodeError as e:  # of bytes in an argument that are no UTF-8, and reach where only that goes
+            words = f"{e.object[e.start : e.end]!r} in an argument is no UTF-8 text; write it in UTF-8, or name a file without it"
+            _tell(e, words)
+            raise ends("InputError", words, COULD_NOT) from None
         except Exception as e:  # noqa: BLE001 - the outermost place; --debug shows all of it
             words = f"Something is wrong in lakelatch itself: {type(e).__name__}: {e}"
             _tell(e, words, "Run again with --debug and report what it prints")
