@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from ...conflict import (
     ISOLATION_LEVELS,
+    NEW_KEYS,
     NOWHERE,
     Conflict,
     Kind,
@@ -82,9 +83,9 @@ class CommitValidator:
         self._store, self._staged, self._isolation, self._priority = store, staged, isolation, priority
         self._counts, self._began = counts, settings
         self._plans: dict[str, WriteSet] = {}  # by requested time
-        # How many of the commits are no obstacle under these settings: begins take many of the slots that are tried. What
-        # is merged again later was merged with all of those (`since`).
-        self._cleared: tuple[int, Settings | None] = 0, None
+        # How many of the commits are no obstacle, under which settings and since which slot: begins take many of the slots
+        # that are tried.
+        self._cleared: tuple[int, Settings | None, int] = 0, None, 0
         # By place in the log: a commit's side object is read once, however many slots are tried.
         self._seen: dict[tuple[int, int], Party] = {}
 
@@ -124,7 +125,8 @@ class CommitValidator:
             commits: what has landed since it began, in slot order.
             began, wanted: the table's schema at its begin, and the one that it writes.
             repeatable: what it can merge again rather than lose.
-            since: slot up to which it has been compared with the commits already, and merged with them.
+            since: slot up to which it has been compared with the commits already, and merged with them. Only the keys that
+                it inserts now are compared with theirs: to merge again may have made some of them new.
         """
         settings, staged, me = state.settings, self._staged, state.open[instant]
         self._refuse_new_promises(settings, instant)
@@ -144,25 +146,26 @@ class CommitValidator:
 
         def compared(after: int) -> Verdict:
             theirs = zip(landed[after:], commits[after:], strict=True)
+            found = (party if commit.slot >= since else _of_new_keys(party) for party, commit in theirs)
             return resolve(
                 ours,
                 staged.read_set(),
-                [*(party for party, commit in theirs if commit.slot >= since), *pending],
+                [*(party for party in found if party is not None), *pending],
                 by=settings.strategy,
                 isolation=self.isolation(settings),
                 bucketed=settings.bucket_count is not None,
                 repeatable=repeatable,
             )
 
-        count, under = self._cleared
-        known = count if under is settings else 0
+        count, under, start = self._cleared
+        known = count if under is settings and start == since else 0
         verdict = compared(known)
         if verdict.again and known:
             verdict = compared(0)  # to merge again may be wrong because of one that was no obstacle by itself
         if verdict.lost:
             return verdict.lost
         if not verdict.again:
-            self._cleared = len(commits), settings
+            self._cleared = len(commits), settings, since
         schema = settle_schema(ours, began, wanted, [(p, c.schema) for p, c in zip(landed, commits, strict=True)])
         if isinstance(schema, Conflict) or not verdict.again:
             return schema
@@ -277,3 +280,9 @@ class CommitValidator:
         overwrites = kind_of(other.operation) is Kind.OVERWRITE
         region = Region(frozenset(g.partition for g in groups)) if overwrites else NOWHERE
         return WriteSet(groups, region, appended, streamed=bool(self._began.streams))
+
+
+def _of_new_keys(party: Party) -> Party | None:
+    """What one that has landed tells of the keys that it inserted, and nothing else of it; None: it has inserted none."""
+    keys = party.writes.unique.get(NEW_KEYS)
+    return replace(party, writes=WriteSet(unique={NEW_KEYS: keys})) if keys is not None else None

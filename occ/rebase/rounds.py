@@ -217,7 +217,7 @@ class _RoundFiles:
 
     def rewrite(self, current: FileSlice) -> NewFile:
         file_id, number = self._lost.file_id(current), self._lost.round
-        return NewFile(self, partition=current.partition, file_id=file_id, round=number)
+        return NewFile(self, partition=current.partition, file_id=file_id, moves=current, round=number)
 
     def stats(self) -> list[WriteStat]:
         for file in self._open:

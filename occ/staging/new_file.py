@@ -42,9 +42,10 @@ class NewFile:
         partition: str,
         file_id: str,
         replaces: FileSlice | None = None,
+        moves: FileSlice | None = None,  # whose rows go into this new file group
         round: int = 0,  # noqa: A002 - of a rebase
     ) -> None:
-        self._transaction, self._round = transaction, round
+        self._transaction, self._round, self._moves = transaction, round, moves
         self.partition, self.file_id, self._replaces = partition, file_id, replaces
         self.over = FileGroupId(partition, file_id)  # the file group whose rows it holds, by now another's perhaps
         self._writer: BaseFileWriter | None = None
@@ -80,7 +81,7 @@ class NewFile:
     def _opened(self, schema: pa.Schema) -> BaseFileWriter:
         old = self._transaction.present(self._replaces) if self._replaces else None
         spec = self._transaction.file_spec(schema)
-        before, again = old, old is not None and old.instant == spec.instant
+        before, again = old or self._moves, old is not None and old.instant == spec.instant
         if old is not None and again:
             self.over, before = old.group, spec.begun[old.group]
             self.file_id, old = spec.successor_id(old.group), None

@@ -131,16 +131,25 @@ def _apply(txn: Writer, incoming: Incoming, planned: Callable[[], tuple[Plan, pa
         workspace.mark_lookup(*place)
     if not plan.delete:
         hook.batches.append(rows)
+    hook.deletes |= plan.delete
+    if hook.deletes and hook.batches and workspace.rebase is not None:
+        workspace.merge_on_conflict(hook, looks_again=False)
 
 
 class _RowsAgain:
-    """What a transaction's upserts and deletes by key have done, for its rebase."""
+    """What a transaction's upserts and deletes by key have done, for its rebase.
+
+    Attributes:
+        deletes: some rows were deleted. Beside upserts, which may have to come after what others have landed, keys that it
+            did not find are not deleted where others have inserted them: it looks at none of these again.
+    """
 
     by_condition: ClassVar = False
 
     def __init__(self) -> None:
         self.kept: Kept = {}
         self.batches: list[pa.Table] = []
+        self.deletes = False
 
     def forget(self) -> None:
         """Nothing is merged again any more."""

@@ -34,6 +34,7 @@ class RowsAgain:
     Attributes:
         kept: what the driver did by itself; what tasks did is in their files.
         idle: some row changed nothing, because the row that was there is newer.
+        kinds: of the writes, "delete" and others.
     """
 
     by_condition: ClassVar = False
@@ -42,6 +43,7 @@ class RowsAgain:
         self._spark, self._collect, self._tasks, self._driver_bytes = spark, collect, tasks, driver_bytes
         self.kept: Kept = {}
         self.idle = False
+        self.kinds: set[str] = set()
 
     def __call__(self, lost: Lost) -> list[WriteStat]:
         if sum(each.total_size for unit in lost.units for each in unit.current) <= self._driver_bytes:

@@ -608,8 +608,10 @@ class Writes:
         again = txn.workspace.hook_of(RowsAgain, self._spark, run, self.tasks(None), self._sizes.driver_bytes)
         again.kept.update(kept)
         again.idle |= any(answer.idle for answer in answers)
-        if again.idle and txn.workspace.rebase is not None:
-            # A row that changed nothing is in no file, so it is not looked at again.
+        again.kinds.add(operation)
+        mixed = "delete" in again.kinds and len(again.kinds) > 1
+        if (again.idle or mixed) and txn.workspace.rebase is not None:
+            # A row that changed nothing is in no file, so it is not looked at again; nor is a key to delete beside upserts.
             txn.merge_on_conflict(again, looks_again=False)
 
     def _refuse_merge(self, what: str) -> None:

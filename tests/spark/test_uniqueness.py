@@ -72,6 +72,21 @@ def test_values_that_a_rebase_computes_are_compared(make, spark, sizes) -> None:
     assert sorted(row["email"] for row in table.read().collect()) == ["a@x", "d@x", "same"]
 
 
+@pytest.mark.parametrize("sizes", ROUTES.values(), ids=ROUTES)
+def test_a_row_that_moved_to_another_file_group_stands_once(make, spark, sizes) -> None:
+    """The ordering field settles the row, so that the first attempt's round would insert it again where it was."""
+    table = make(ordering_field="n", sizes=sizes, small_file_bytes=0)
+    table.insert(frame(spark, ("a", "sf", "a@x", 1), ("b", "sf", "b@x", 1)))
+
+    def moves() -> None:
+        table.delete(spark.createDataFrame([("a", "sf")], "id string, city string"))
+        table.insert(frame(spark, ("a", "sf", "a@x", 2)))
+
+    meanwhile(table, moves)
+    table.upsert(frame(spark, ("a", "sf", "new@x", 3)))
+    assert ids(table) == ["a", "b"]
+
+
 def test_rows_that_a_delete_does_not_mean_are_no_conflict(make, spark) -> None:
     table = make(statistics=["n"])
     table.insert(frame(spark, ("a", "sf", "a@x", 1), ("b", "sf", "b@x", 9), ("c", "sf", "c@x", 3)))

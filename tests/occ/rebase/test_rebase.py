@@ -12,6 +12,7 @@ import pytest
 from lakelatch.conflict import ISOLATION_LEVELS
 from lakelatch.errors import ConflictError, InputError, StorageError
 from lakelatch.occ.check.check import check
+from lakelatch.occ.staging import read_slice
 from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.testing.faults import On, Refuse
 
@@ -88,6 +89,65 @@ def test_the_same_row_is_a_conflict(world, ours, theirs, winner_began):
         assert (lost.value.winner, lost.value.overlap) == (winner.instant, ("a0",))
         left = BEGUN | {"a0": 3} if theirs == "upsert" else {k: v for k, v in BEGUN.items() if k != "a0"}
     end_sound(world, left)
+
+
+def _by_upsert(txn: Transaction) -> None:
+    txn.upsert(rows("a", {"a0": 5}))
+
+
+def _by_file(txn: Transaction) -> None:
+    (group,) = txn.snapshot.file_slices("part=a")
+    old = txn.read_slice(group, meta=True)
+    kept = old.filter(pa.compute.not_equal(old["id"], "a0"))
+    txn.rewrite(group).write(pa.concat_tables([kept, rows("a", {"a0": 5})], promote_options="default"))
+    txn.merge_on_conflict()
+
+
+@pytest.mark.parametrize("stage", [_by_upsert, _by_file])
+def test_a_row_that_moved_to_another_file_group_is_not_written_where_it_was(make_world, stage):
+    """The round would insert it again, since the ordering field settles that; and somebody has inserted it elsewhere."""
+    world = make_world(ordering_field="v")
+    ours, b = world.writer("a").table.transaction("upsert"), world.writer("b").table
+    stage(ours)
+    b.delete([{"id": "a0", "part": "a"}])
+    b.insert(rows("a", {"a0": 3}))
+    with pytest.raises(ConflictError):
+        ours.commit()
+    end_sound(world, BEGUN | {"a0": 3})
+
+
+def test_a_key_to_delete_that_others_insert_meanwhile_is_deleted_beside_an_upsert(make_world):
+    """The upsert has to come after the winner, whose row the delete would then have found."""
+    world = make_world(ordering_field="v", isolation="write-serializable")
+    a, b = world.writer("a").table, world.writer("b").table
+    ours, theirs = a.transaction("upsert"), b.transaction("upsert")
+    ours.upsert(rows("a", {"a0": 5}))
+    ours.delete([{"id": "new", "part": "b"}])
+    theirs.insert(rows("b", {"new": 1}))
+    theirs.delete([{"id": "a0", "part": "a"}])
+    theirs.commit()
+    with pytest.raises(ConflictError, match="ours had read"):
+        ours.commit()
+    end_sound(world, {key: v for key, v in BEGUN.items() if key != "a0"} | {"new": 1})
+
+
+def test_rows_that_a_function_changes_again_are_no_new_keys(world):
+    """Also those that a winner has inserted into the file group meanwhile."""
+    a, b = world.writer("a"), world.writer("b")
+    ours = a.begin_add("a", 10)
+
+    def again(lost):
+        for unit in lost.units:
+            for each in unit.current:
+                found = read_slice(lost.spec, each).to_pylist()
+                lost.rewrite(each).write(rows("a", {row["id"]: row["v"] + 10 for row in found}))
+
+    ours.merge_on_conflict(again)
+    with b.table.transaction() as theirs:
+        (group,) = theirs.snapshot.file_slices("part=a")
+        theirs.rewrite(group).write(rows("a", {"a0": 1, "a1": 1, "new": 1}))
+    ours.commit()
+    end_sound(world, BEGUN | {"a0": 11, "a1": 11, "new": 11})
 
 
 @pytest.mark.parametrize(("mine", "other", "stands"), [(5, 9, 9), (9, 5, 9), (5, 5, 5)])
