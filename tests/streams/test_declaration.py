@@ -202,7 +202,7 @@ REFUSED = [
     ({"columns": ["nope"]}, "no column nope; add it with `add_column` first"),
     ({"columns": ["a", "id"]}, "id of .* is part of the key or partition"),
     ({"columns": ["part"]}, "part of .* is part of the key or partition"),
-    ({"columns": ["_hoodie_record_key"]}, "no column _hoodie_record_key"),
+    ({"columns": ["_hoodie_record_key"]}, "_hoodie_record_key.* that Hudi keeps"),
     ({"ordering": None}, "ordering=None is no text"),
     ({"ordering": "nope"}, "no column nope"),
     ({"ordering": "flags"}, "column flags of type list<.*> orders nothing"),
