@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ...errors import InputError
 from ...hudi.timeline import MOMENT, Instant, Timeline, decode_container
@@ -12,7 +12,18 @@ from ..entries import held
 
 if TYPE_CHECKING:
     from ...storage import Store
-    from .session import Session
+    from ..log import CommitLog
+
+
+class Looked(Protocol):
+    """What a session shows of its table."""
+
+    store: Store
+    url: str
+    writable: bool
+    log: CommitLog
+
+    def timeline(self) -> Timeline: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +71,7 @@ def savepoints(store: Store, timeline: Timeline) -> list[Savepoint]:
     return sorted(found, key=lambda each: each.completion)
 
 
-def kept_from(session: Session) -> str:
+def kept_from(session: Looked) -> str:
     """The completion time from which on every state is whole: no cleaning has been decided that takes from one.
 
     Raises:
@@ -90,15 +101,18 @@ def cleaned_to(store: Store, timeline: Timeline, clean: Instant, completion: Map
     if (stored := store.get(path)) is None or not stored.body:
         return ""
     content = decode_container(stored.body, "HoodieCleanMetadata", name=path)
-    earliest: str = content["earliestCommitToRetain"]  # another engine's, who gives T only
-    if (
-        not earliest and content["totalFilesDeleted"]
-    ):  # it kept so many versions of each file: its newest state is whole
+    if moment := (content.get("extraMetadata") or {}).get(MOMENT):
+        return str(moment)
+    # Another engine's, who gives T only. It keeps the state before that of its earliest commit too; and where it kept so many
+    # versions of each file, its newest state is whole.
+    earliest: str = content["earliestCommitToRetain"]
+    if not earliest and content["totalFilesDeleted"]:
         return max((each for each in completion.values() if each <= clean.requested), default="")
-    return (content.get("extraMetadata") or {}).get(MOMENT) or completion.get(earliest, earliest)
+    first = completion.get(earliest, earliest)
+    return max((each for each in completion.values() if each < first), default=first)
 
 
-def refuse_cleaned(session: Session, *, as_of: str | None = None, as_of_completion: str | None = None) -> None:
+def refuse_cleaned(session: Looked, *, as_of: str | None = None, as_of_completion: str | None = None) -> None:
     """Raise `InputError` when files of a past state have been cleaned away, or a cleaning has been decided that does so.
 
     A state of which files were listed before this call is whole, as far as its files can still be read.
