@@ -70,6 +70,8 @@ def run_all(arguments: tuple[str, ...], environment: dict[str, str]) -> int:
                 return 1, 0.0
             process = subprocess.Popen(shlex.split(commands[number][1]), stdout=log, stderr=log, env=environment)
             running.append(process)
+            if interrupted.is_set():  # after who ends those in the list has looked
+                process.terminate()
             code, took_s = process.wait(), time.monotonic() - began
             if log is not None:
                 print(
@@ -87,6 +89,9 @@ def run_all(arguments: tuple[str, ...], environment: dict[str, str]) -> int:
         workers.shutdown(wait=False, cancel_futures=True)
         for process in running:
             process.terminate()
+        for process in running:  # or they would write on where their folder is deleted
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(10)
     for (_, command), log in zip(commands, logs, strict=True):
         if log is not None:
             log.seek(0)
