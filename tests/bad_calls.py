@@ -26,6 +26,8 @@ import lakelatch
 import lakelatch.locks
 from lakelatch.errors import LakeLatchError
 
+from .command_line import Runner
+
 # The help of a command line whose shell is not known: it says other things where typer finds one.
 os.environ["_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"] = "1"
 
@@ -412,6 +414,7 @@ class World:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._known: dict[str, tuple[tuple[int, ...], str]] = {}
         quiet = {"heartbeat_interval_s": 5000.0, "heartbeat_timeout_s": 20000.0}
         (root / "files").mkdir()
         (root / "files/notes.txt").write_text("what,is,this\n1,2,3\n")
@@ -455,12 +458,21 @@ class World:
         }  # fmt: skip
 
     def files(self) -> dict[str, str]:
-        """Every file, with its content."""
-        return {
-            str(path.relative_to(self.root)): hashlib.md5(path.read_bytes()).hexdigest()
-            for path in self.root.rglob("*")
-            if path.is_file()
-        }
+        """Every file, with its content. One that was not touched since the last time is not read again."""
+        found, folders = dict[str, tuple[tuple[int, ...], str]](), [str(self.root)]
+        while folders:
+            for entry in os.scandir(folders.pop()):
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                elif entry.is_file():
+                    stat, path = entry.stat(), os.path.relpath(entry.path, self.root)
+                    state = stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+                    known = self._known.get(path)
+                    if known is None or known[0] != state:
+                        known = state, hashlib.md5(Path(entry.path).read_bytes()).hexdigest()
+                    found[path] = known
+        self._known = found
+        return {path: digest for path, (_, digest) in found.items()}
 
     def tried(self, door: str, call: str) -> Raised:
         """What the call does."""
@@ -487,8 +499,6 @@ class World:
     def _shell(self, call: str) -> tuple[str, str, bool]:
         import shlex
 
-        from typer.testing import CliRunner
-
         from lakelatch.cli.app import app
 
         places = {"T": "t", "MISSING": "missing", "NEW": "new", "A_FILE": "files/notes.txt"}
@@ -497,7 +507,7 @@ class World:
             for name, place in places.items():
                 word = re.sub(rf"(?<![\w-]){name}(?![\w-])", str(self.root / place), word)
             words.append(word)
-        result = CliRunner().invoke(app, [*words], input="")
+        result = Runner().invoke(app, [*words], input="")
         told = [line for line in (result.stderr or result.stdout).splitlines() if line.strip()]
         text = " / ".join(line for line in told if not line.startswith(("Usage", "Try", "see http")))
         ours = result.exit_code == 2 and (text.startswith("lakelatch: ") or "Usage" in (result.stderr or ""))

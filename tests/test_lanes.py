@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 
@@ -43,3 +48,33 @@ def test_no_test_of_occ_needs_a_tool_but_those_that_run_with_the_servers() -> No
     wants = re.compile(r"^from \.+servers|\bshutil\.which\(", re.MULTILINE)
     early = [path for path in (ROOT / "tests/occ").rglob("*.py") if wants.search(path.read_text())]
     assert not set(early) - elsewhere, "the Makefile names them in SERVERS"
+
+
+def at_once(command: str, **more: str) -> subprocess.Popen[str]:
+    """The stages' runner with one of them, and its temporary folder that of this machine or ``more``."""
+    ours = {name: value for name, value in os.environ.items() if name != "TMPDIR"} | more
+    stages = [sys.executable, str(ROOT / "scripts/at_once.py"), f"one: {command}"]
+    return subprocess.Popen(stages, env=ours, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("ends", ["by itself", "by a signal"])
+def test_what_stages_write_lies_in_memory_and_goes_with_them(ends: str) -> None:
+    """Or on the disk where there is no room; it would keep the memory of whoever runs them often."""
+    with at_once("sh -c 'echo $TMPDIR; touch ${TMPDIR:-/nowhere}/file; read line'") as run:
+        assert run.stdin is not None
+        assert run.stdout is not None
+        folder = Path(run.stdout.readline().strip() or "/nowhere")
+        if ends == "by a signal":
+            run.terminate()
+        else:
+            run.stdin.write("go on\n")
+            run.stdin.close()
+        assert run.wait(60) == (0 if ends == "by itself" else 143)
+    assert str(folder) == "/nowhere" or folder.parent == Path("/dev/shm")
+    assert not folder.exists()
+
+
+def test_a_temporary_folder_that_is_named_is_taken(tmp_path: Path) -> None:
+    with at_once("sh -c 'touch $TMPDIR/file'", TMPDIR=str(tmp_path)) as run:
+        assert run.wait(60) == 0
+    assert (tmp_path / "file").exists()

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from lakelatch.bench import Progress, read
 from lakelatch.cli.app import app
@@ -21,11 +20,12 @@ from lakelatch.cli.bench.run import interruptible
 from lakelatch.storage import open_store
 from lakelatch.testing.contention import until
 
+from ..command_line import Runner
 from ..servers import KEY, Bucket, s3s_fs, versitygw
 
 
 def bench(*arguments: str, code: int = 0) -> str:
-    result = CliRunner().invoke(app, ["bench", *arguments])
+    result = Runner().invoke(app, ["bench", *arguments])
     assert result.exit_code == code, (result.output, result.exception)
     return " ".join(result.output.split())
 
@@ -84,14 +84,14 @@ def test_two_runs_are_compared_cell_by_cell(kept, tmp_path):
         elif line["settings"]["lock"] == "none://":
             line["goodput"] *= 4
     (other / "results.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    told = json.loads(CliRunner().invoke(app, ["bench", "compare", str(kept), str(other), "--json"]).output)
+    told = json.loads(Runner().invoke(app, ["bench", "compare", str(kept), str(other), "--json"]).output)
     assert [round(each["ratio"], 2) for each in told["differences"]] == [1.0, 4.0]
     assert any("999" in doubt for doubt in told["doubts"])
     assert "4.00" in bench("compare", str(kept), str(other))
 
 
 def test_list_names_scenarios_and_peers():
-    told = json.loads(CliRunner().invoke(app, ["bench", "list", "--json"]).output)
+    told = json.loads(Runner().invoke(app, ["bench", "list", "--json"]).output)
     assert {"appends", "bank", "hundred"} <= {each["name"] for each in told["scenarios"]}
     assert {"delta-rs", "pyiceberg"} <= {each["name"] for each in told["peers"]}
 

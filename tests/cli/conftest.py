@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 import lakelatch
 from lakelatch.cli.app import app
+
+from ..command_line import Runner
 
 
 def rows(value: int) -> pa.Table:
@@ -20,7 +22,7 @@ class Command:
     """Runs the command line in this process."""
 
     def __call__(self, *arguments: str, code: int = 0, given: str | None = None) -> Result:
-        result = CliRunner().invoke(app, list(arguments), input=given)
+        result = Runner().invoke(app, list(arguments), input=given)
         assert result.exit_code == code, (result.output, result.exception)
         return result
 

@@ -17,6 +17,8 @@ from lakelatch.occ.log.epochs import LOG, epochs, slot_path
 from lakelatch.plain_text import visible, visible_json
 from lakelatch.testing import FakeEnvironment
 
+from ..command_line import Runner
+
 EVIL = "\x1b[2J\x9b1m\u202egnp.exe\rlakelatch: sound\nlakelatch: sound\x07"
 UNSEEN = set(EVIL) & {chr(n) for n in (*range(32), *range(0x7F, 0xA0), 0x202E)}
 
@@ -47,12 +49,11 @@ def named(tmp_path: Path) -> str:
     [["check"], ["check", "--deep"], ["timeline"], ["describe"], ["files"], ["locks", "show"], ["services", "list"]],
 )
 def test_no_command_prints_what_a_name_would_have_it_print(run, named, command):
-    from typer.testing import CliRunner
 
     from lakelatch.cli.app import app
 
     for more in ([], ["--json"]):
-        result = CliRunner().invoke(app, [*command, named, *more])
+        result = Runner().invoke(app, [*command, named, *more])
         assert result.exit_code in (0, 1), result.output
         clean(result.output)
         if more:
@@ -60,11 +61,10 @@ def test_no_command_prints_what_a_name_would_have_it_print(run, named, command):
 
 
 def test_json_keeps_the_very_names(named):
-    from typer.testing import CliRunner
 
     from lakelatch.cli.app import app
 
-    told = json.loads(CliRunner().invoke(app, ["describe", named, "--json"]).stdout)
+    told = json.loads(Runner().invoke(app, ["describe", named, "--json"]).stdout)
     assert [each["writer"] for each in told["writers"]] == [EVIL]
 
 
