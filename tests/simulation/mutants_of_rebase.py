@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+from lakelatch.occ.landing import validator
 from lakelatch.occ.rebase import rounds
 from lakelatch.occ.rebase.rounds import Rebase
 from lakelatch.occ.staging.staged import Staged
@@ -65,6 +66,12 @@ def values_of_a_round_are_not_compared() -> Patches:
         return lambda self: None if self.rebase is not None and self.rebase.round else real(self)
 
     return [method(Workspace, "check_constraints", make)]
+
+
+@mutant(lambda shape: replace(_rows(shape), mix="gone", transactions=4, faults={}, crashes=0))
+def new_keys_of_a_round_are_compared_from_its_slot() -> Patches:
+    """What a round inserts is compared with what lands behind the round, and not with what has landed since the begin."""
+    return [mock.patch.object(validator, "_of_new_keys", return_value=None)]
 
 
 @mutant(lambda shape: replace(_rows(shape), lock=LOCKS[0], reserve=0.5, faults={}, crashes=0, skew_s=0.0, drift=0.0))

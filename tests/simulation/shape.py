@@ -25,6 +25,7 @@ MIXES: dict[str, dict[str, int]] = {
     "appends": {"put": 6, "take": 2, "both": 2, "set_where": 2},
     "apart": {"insert": 6, "append": 5, "upsert": 2, "skew": 2, "insert_overwrite": 1, "change_mind": 1},
     "keys": {"insert_rows": 5, "upsert_rows": 5, "append": 1, "upsert": 1, "insert_overwrite": 1},
+    "gone": {"insert_rows": 4, "upsert_rows": 5, "remove_rows": 3},
 }  # fmt: skip
 
 
@@ -113,6 +114,8 @@ class Shape:
             batches=random.Random(seed * 31 + 5).random() < 0.25,
             far=random.Random(seed * 7919 + 2).random() < 0.5,  # by itself: what else a seed means stays
         )
+        if shape.mix == "keys" and random.Random(seed * 7919 + 6).random() < 0.4:
+            shape = replace(shape, mix="gone")
         if random.Random(seed * 7919 + 3).random() < 0.4 and shape.lock != NO_LOCK:
             shape = shape.grouped()
         if luck.random() < 0.02:

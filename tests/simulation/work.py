@@ -190,6 +190,20 @@ class Work:
         if self.attempt.writes.keys() & self.attempt.reads.keys() and self.luck.random() < 0.7:
             self.txn.merge_on_conflict(self._again, looks_again=looks)
 
+    def remove_rows(self) -> None:
+        """Take one row out of a group, if there is one."""
+        there = [(g, sorted(rows_of(self._content(g)))) for g in self.txn.snapshot.file_slices()]
+        there = [each for each in there if each[1]]
+        if not there:
+            return self.insert_rows()
+        group, keys = self.luck.choice(there)
+        gone, seen = self.luck.choice(keys), self._read(group)
+        content = {
+            root: value._replace(rows=tuple(row for row in value.rows if row[0] != gone))
+            for root, value in self._appended(seen, 0, {}).items()
+        }
+        return self._put(group.partition, group.file_id, content, self._facts(group.partition, {}, seen), group.instant)
+
     def _everything(self) -> State:
         """The lists of the snapshot, without a word that they were read."""
         return functools.reduce(lambda a, b: a | b, map(self._content, self.txn.snapshot.file_slices()), State())
@@ -324,6 +338,7 @@ OPERATION: dict[str, str] = {
     "again": "upsert",
     "insert_rows": "insert",
     "upsert_rows": "upsert",
+    "remove_rows": "upsert",
     "increment": "upsert",
     "transfer": "upsert",
     "skew": "upsert",
