@@ -192,7 +192,7 @@ def test_columns_are_added_and_old_rows_have_null(make: Callable[..., Any], spar
     assert found == {**dict.fromkeys(generated(6)), "k0": 2.5, "x": None}
     with pytest.raises(InputError, match="lack more"):
         table.upsert(rows_of(spark, generated(1)))
-    with pytest.raises(InputError, match="type of more"):
+    with pytest.raises(InputError, match=r"column .more. is string in the rows and double in the table"):
         table.upsert(wide.withColumn("more", wide["more"].cast("string")))
 
 
@@ -637,7 +637,7 @@ def test_names_that_cannot_be_are_refused_in_a_sentence(
     before = len(list(table.table.session.log.entries()))
     for names in AWKWARD.values():
         rows = spark.range(3).selectExpr("cast(id as string)", "'x'", "id", "id + 10").toDF("id", "city", *names)
-        with pytest.raises(InputError, match=r"Rename (it|one); nothing was written") as refused:
+        with pytest.raises(InputError, match=r"Rename (it|one).*; nothing was written") as refused:
             WRITERS[writer](table, rows)
         assert table.table.url in str(refused.value)
     assert len(list(table.table.session.log.entries())) == before
