@@ -206,7 +206,7 @@ class StreamWork:
         self._sent.append(event)
         if kind == UPSERT or stream.on_delete != "ignore":
             self.attempt.events.append(event)
-        if self.luck.random() < _BY_SPARK:
+        if self.luck.random() < _BY_SPARK and len({(row["part"], row["id"]) for row in batch}) == len(batch):
             return self._as_spark(stream, kind, batch)
         written = self.txn.stream(stream.name)
         (written.upsert if kind == UPSERT else written.delete)(batch)
