@@ -75,9 +75,10 @@ def parse(url: str | os.PathLike[str], options: Mapping[str, Any] | None = None)
     if may_hold_secret(text):
         raise InputError(
             "The address of the table may hold a password or a key, so it is not shown: it would be stored and printed. Give "
-            "keys as options or through the environment (docs/storage.md), and a file URL three slashes and no host; a folder that is "
-            "really called so has to be there already"
+            "keys as options or through the environment (docs/storage.md), and a file URL three slashes and no host; a folder "
+            "that is really called so has to be there already"
         )
+    _refuse_other_encodings(text)
     if not text or _CONTROL.search(text):
         raise InputError(
             f"{_shown(text)!r} is not the address of a table; give a folder or a URL such as s3://bucket/table"
@@ -159,6 +160,16 @@ def may_hold_secret(text: str) -> bool:
     return suspect and not (folder.startswith(("/", ".")) and _is_there(folder))
 
 
+def _refuse_other_encodings(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError(
+            f"{_shown(text)!r} is no UTF-8, as the address of a table has to be: its lock would be another one elsewhere. Rename "
+            "the folder"
+        ) from None
+
+
 def _is_there(path: str) -> bool:
     """Whether there is a folder as far as the path holds what looks like a secret."""
     end = path.find("/", max(path.rfind(each) for each in "@=:"))
@@ -166,13 +177,7 @@ def _is_there(path: str) -> bool:
 
 
 def _local(path: str, options: Mapping[str, Any]) -> Location:
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        raise InputError(
-            f"the folder {path!r} has a name that is no UTF-8, and other processes would find another folder under it; "
-            "rename it"
-        ) from None
+    _refuse_other_encodings(path)  # where links lead
     if options:
         raise ConfigError(f"A local folder has no options, but {', '.join(sorted(options))} was given")
     return Location("file", "", path)

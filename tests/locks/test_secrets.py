@@ -40,7 +40,7 @@ def typos(draw: st.DrawFn) -> str:
     at = draw(st.sampled_from(outside))
     what = draw(st.sampled_from(["", "drop", "double", "swap", "insert", "replace"]))
     letter = draw(st.sampled_from(list(" /:;.,?#&%=@\\|'\"-_aZ0\t\n")))
-    changed = {
+    return {
         "": url,
         "drop": url[:at] + url[at + 1 :],
         "double": url[:at] + url[at] + url[at:],
@@ -48,7 +48,6 @@ def typos(draw: st.DrawFn) -> str:
         "insert": url[:at] + letter + url[at:],
         "replace": url[:at] + letter + url[at + 1 :],
     }[what]
-    return changed
 
 
 def passes_for_a_name(url: str) -> bool:

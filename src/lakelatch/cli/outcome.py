@@ -82,11 +82,10 @@ def plainly(command: Callable[P, R]) -> Callable[P, R]:
             words = in_options(str(e), command)
             _tell(e, words)
             raise ends(type(e).__name__, words, COULD_NOT, e) from None
-        except UnicodeEncodeError as e:  # of bytes in an argument that are no UTF-8, and reach where only that goes
-            words = f"{e.object[e.start : e.end]!r} in an argument is no UTF-8 text; write it in UTF-8, or name a file without it"
-            _tell(e, words)
-            raise ends("InputError", words, COULD_NOT) from None
         except Exception as e:  # noqa: BLE001 - the outermost place; --debug shows all of it
+            if words := _from_outside(e):
+                _tell(e, words)
+                raise ends("StorageError" if isinstance(e, OSError) else "InputError", words, COULD_NOT) from None
             words = f"Something is wrong in lakelatch itself: {type(e).__name__}: {e}"
             _tell(e, words, "Run again with --debug and report what it prints")
             raise ends("Fault", words, OUR_FAULT) from None
@@ -137,6 +136,19 @@ def _options(command: Callable[..., Any]) -> dict[str, str]:
                 flags = [flag for flag in each.param_decls or () if flag.startswith("--")]
                 found[name] = flags[0].partition("/")[0] if flags else f"--{name.replace('_', '-')}"
     return found
+
+
+def _from_outside(error: Exception) -> str:
+    """What is to blame outside of this program, and what helps; "" where nothing is."""
+    if isinstance(error, UnicodeEncodeError):  # of bytes in an argument, which came as far as where only UTF-8 goes
+        part = error.object[error.start : error.end]
+        return f"{part!r} in an argument is no UTF-8 text; write it in UTF-8, or name a file without it"
+    if not isinstance(error, OSError):
+        return ""
+    from ..storage.local import next_step
+
+    step = next_step(error, str(error.filename or "/"))
+    return f"the system refuses: {error}. {step}" if step else ""
 
 
 def print_error(kind: str, message: str, code: int, error: LakeLatchError | None = None) -> None:
