@@ -1,4 +1,4 @@
-"""Decides whether a transaction may commit: pure functions over values, without I/O, clock or Spark."""
+"""Conflict resolution decides whether a transaction may commit: pure functions over values, without I/O, clock or Spark."""
 
 if __name__ != "lakelatch.conflict":
     raise ImportError(

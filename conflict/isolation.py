@@ -1,11 +1,11 @@
-"""Isolation levels: which reads of a transaction count, and whether a candidate changed them.
+"""Isolation levels: the reads of a transaction that count, and the check whether a candidate changed them.
 
-    snapshot             what it writes: file groups, overwritten partitions, its own condition
-    write-serializable   what it read too, but not rows that a blind insert added meanwhile: it comes before that insert
-    serializable         all that it read: the result is that of running in commit order
+    snapshot              what it writes: file groups, overwritten partitions, its own condition
+    write-serializable    what it read too, but not rows that a blind insert added meanwhile: it comes before that insert
+    serializable          all that it read: the result is that of running in commit order
 
-Under ``snapshot`` two commits may both land although each read what the other changed (write
-skew), and a row may appear in what one has read (a phantom). docs/conflicts.md has an example of each.
+Under ``snapshot`` two transactions may both commit although each read what the other changed (write skew), and a row may
+appear among the rows that one has read (a phantom). docs/conflicts.md has an example of each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _UNKNOWN = (Scan(EVERYWHERE),)
 
 
 def refuse_isolation(level: str, *, below: str = SNAPSHOT) -> None:
-    """Raise `ConfigError` for a level that does not exist, or one that is weaker than the table's (``below``)."""
+    """Raise `ConfigError` for an unknown level, or one weaker than the table's (``below``)."""
     if level not in ISOLATION_LEVELS:
         raise ConfigError(f"no isolation level {level!r}; known: {', '.join(ISOLATION_LEVELS)}", isolation=level)
     if ISOLATION_LEVELS.index(level) < ISOLATION_LEVELS.index(below):
@@ -36,7 +36,7 @@ def scans_that_count(reads: ReadSet, level: str, *, blind_insert: bool, lookups:
 
     Args:
         blind_insert: the candidate only added rows and read nothing.
-        lookups: where keys were looked up counts as well.
+        lookups: True if key lookups count as reads too.
     """
     if level == SNAPSHOT or (level == WRITE_SERIALIZABLE and blind_insert):
         return ()
@@ -48,11 +48,12 @@ def scans_that_count(reads: ReadSet, level: str, *, blind_insert: bool, lookups:
 def changed(scan: Scan, writes: WriteSet) -> frozenset[FileGroupId]:
     """Return the file groups by which ``writes`` may have changed the result of the scan.
 
-    What an overwrite took away is among its groups too; that it claimed a partition changes nothing by itself.
+    Groups that an overwrite removed are among its groups; claiming a partition changes no result by itself.
     """
     met = frozenset() if scan.groups.isdisjoint(writes.groups) else scan.groups & writes.groups
     region, where, known = scan.region, scan.where, writes.statistics
     if not region:
         return met
+    # The scan's own groups were compared above. Any other group may hold rows that are new to the scan.
     new = writes.groups if region.whole_table else [g for g in writes.groups if g[0] in region.partitions]
     return met.union(g for g in new if may_match(where, known.get(g))) if where else met.union(new)

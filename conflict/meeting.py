@@ -1,7 +1,7 @@
-"""Finds the file groups that two write sets share, by file id or by bucket.
+"""Pairs the file groups that two write sets share, by file id or by bucket.
 
-Built once for the committing transaction, and only when somebody asks; asked once for each candidate, so it must not cost
-more than a look at each of the candidate's groups.
+The index is built once for the committing transaction, and only if a candidate needs it. It is asked once per candidate, so
+one question may cost no more than one step for each of the candidate's groups.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _DIGITS = 8  # of a bucket's number, with which its file ids begin
 
 
 def meeting_of(ours: frozenset[FileGroupId], *, bucketed: bool) -> Callable[[frozenset[FileGroupId]], Pairs]:
-    """Return a function that pairs our file groups with theirs where they are the same place.
+    """Return a function that pairs our file groups with theirs that are the same place.
 
-    Two writers that make the first file of one bucket at the same time give it two file ids, and a bucket must not
-    have two file groups. A file id without a bucket number stands for itself.
+    Two writers that create the first file of one bucket at the same time choose two file ids, but a bucket must not have two
+    file groups. A file id without a bucket number matches only itself.
 
     Source: Apache Hudi, ``BucketIdentifier``: the number is the first eight characters of a file id.
     """
@@ -33,8 +33,9 @@ def meeting_of(ours: frozenset[FileGroupId], *, bucketed: bool) -> Callable[[fro
         if not starts:
             for partition, file_id in ours:
                 starts[partition].add(file_id[:_DIGITS])
-        # Most meet nothing, so it is asked what the first eight characters are only where both have the same.
+        # Most candidates share nothing, so file ids are parsed only when partition and first eight characters agree.
         near = [group for group in theirs if (known := start_of(group[0])) and group[1][:_DIGITS] in known]
+        # Built at the first near group, because most commits never meet one.
         if near and not places:
             for group in ours:
                 places.setdefault((group[0], group[1][:_DIGITS]), []).append(group)

@@ -1,4 +1,4 @@
-"""The kinds of transactions, and which kinds may share a file group.
+"""The kinds of transactions, and the table of which kinds may share a file group.
 
 This is data. `resolve` decides by it, and docs/conflicts.md is generated from it by `scripts/conflict_matrix.py`.
 """
@@ -11,7 +11,7 @@ from itertools import product
 
 
 class Kind(StrEnum):
-    """What a transaction does to the file groups in its write set; the values are the words of the documents."""
+    """The effect of a transaction on the file groups in its write set; the values are the words of the documents."""
 
     REWRITE = "ingestion, base files"
     APPEND = "ingestion, log files"
@@ -29,8 +29,8 @@ class Kind(StrEnum):
 INGESTION = frozenset({Kind.REWRITE, Kind.APPEND, Kind.STREAM, Kind.OVERWRITE})  # these change rows, the others do not
 PLANNED = frozenset({Kind.COMPACTION, Kind.LOG_COMPACTION, Kind.CLUSTERING})  # these rearrange rows by a plan
 MAKES_GROUPS = INGESTION | {Kind.CLUSTERING}
-# JVM Hudi does not check these at their commit (clustering only under its PreferWriter), so one of a JVM writer that
-# has begun lands whatever we do, and ours has to yield.
+# JVM Hudi does not check these at their commit (clustering only under its PreferWriter). A JVM writer that has begun one
+# commits it whatever we do, so ours has to yield.
 UNCHECKED_IN_JVM = frozenset({Kind.COMPACTION, Kind.CLUSTERING})
 
 # Hudi's names of write operations, as commits carry them; every other name is some ingestion.
@@ -48,18 +48,18 @@ _KINDS = {
     "SAVEPOINT_DELETE": Kind.SAVEPOINT,
     "RESTORE": Kind.RESTORE,
 }
-BLIND = frozenset({"INSERT", "BULK_INSERT"})  # add rows and look at none
+BLIND = frozenset({"INSERT", "BULK_INSERT"})  # add rows and read none
 
 
 @lru_cache(maxsize=256)  # asked several times for each candidate of each commit
 def kind_of(operation: str) -> Kind:
-    """Return the kind of a Hudi operation. An unknown one is ingestion, which yields to most."""
+    """Return the kind of a Hudi operation. An unknown one is a rewrite, which loses against most kinds."""
     return _KINDS.get(operation.upper(), Kind.REWRITE)
 
 
-# --- a completed one ---------------------------------------------------------------------------------------------
+# --- against a committed one ---------------------------------------------------------------------------------------------
 #
-# Row: the transaction that wants to commit. Column: one that landed since it began (a planned one: since its plan).
+# Row: the transaction that wants to commit. Column: one that committed since it began (a planned one: since its plan).
 #   .  both stand    x  it loses if they share a file group    X  it loses, whatever it touches
 
 _GRID = """
@@ -84,21 +84,21 @@ def _read_grid() -> dict[tuple[Kind, Kind], str]:
 
 
 COMPLETED = _read_grid()
-# Kinds that do not mind each other, whichever of them lands first: which file groups they share decides nothing.
+# Pairs of kinds that both stand whichever commits first, so the file groups that they share do not matter.
 INDIFFERENT = frozenset((a, b) for a, b in COMPLETED if COMPLETED[a, b] == COMPLETED[b, a] == ".")
 
 # --- a pending one -----------------------------------------------------------------------------------------------
 #
-# A pending transaction is in the way only if it would lose when ours lands first: the grid, read the other way round.
-# Then ours lands and the other loses at its own commit, unless ours yields, which the strategy says by kind:
-# (ours, theirs). No two kinds yield to each other, so that one of two can always land.
+# A pending transaction is in the way only if it would lose when ours commits first: the grid with the sides exchanged.
+# Then ours commits and the other loses at its own commit, unless ours yields, which the strategy decides by kind:
+# (ours, theirs). No two kinds yield to each other, so one of two can always commit.
 
 _Pairs = frozenset[tuple[Kind, Kind]]
 
 YIELDS_ALWAYS: _Pairs = frozenset(
     (ours, Kind.RESTORE) for ours in Kind if ours not in (Kind.RESTORE, Kind.ROLLBACK)
 ) | {
-    (Kind.SAVEPOINT, Kind.CLEAN)  # it may have deleted already what the savepoint would keep
+    (Kind.SAVEPOINT, Kind.CLEAN)  # the clean may already have deleted files that the savepoint would keep
 }
 _TO_PLANS: _Pairs = frozenset(
     {
@@ -111,7 +111,7 @@ _TO_PLANS: _Pairs = frozenset(
     }
 )
 _AMONG_PLANS: _Pairs = frozenset(
-    {(Kind.LOG_COMPACTION, Kind.COMPACTION), (Kind.LOG_COMPACTION, Kind.CLUSTERING)}  # the cheap to the dear
+    {(Kind.LOG_COMPACTION, Kind.COMPACTION), (Kind.LOG_COMPACTION, Kind.CLUSTERING)}  # the cheaper service yields
 )
 _TO_INGESTION: _Pairs = frozenset(product(PLANNED, INGESTION))
 

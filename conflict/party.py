@@ -13,21 +13,21 @@ from .write_set import WriteSet
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """One transaction: the committing one, or a candidate, which may be in its way.
+    """One transaction: the committing one, or a candidate that may conflict with it.
 
     Attributes:
         instant: its requested time T.
         completion: its completion time C; "" while it is pending.
         operation: Hudi's name of the operation; for clean, rollback, savepoint and restore the action.
         writer: its name.
-        writes: what it writes; of a pending one what its plan, its markers or its inflight instant name.
-        priority: as its writer declared; the larger one goes first under strategy ``priority``.
+        writes: its write set; while it is pending, as its plan, its markers or its inflight instant name it.
+        priority: declared by its writer; the larger one goes first under strategy ``priority``.
         stranger: it belongs to an engine that does not read the log, such as JVM Hudi.
-        undoes: requested times of what a rollback or restore takes back.
-        silent: pending, alive, and nothing is known yet of what it will write.
-        reads_too: an insert that looked at rows all the same, so that it is not blind.
-        reserved: what it keeps for itself while it is pending.
-        age: slot of its first attempt's begin; decides between two who have reserved.
+        undoes: requested times of the transactions that a rollback or restore undoes.
+        silent: pending and alive, and its write set is still unknown.
+        reads_too: an insert that read rows all the same, so it is not blind.
+        reserved: the places reserved for it while it is pending.
+        age: slot of its first attempt's begin; decides between two reservations.
     """
 
     instant: str
@@ -50,29 +50,30 @@ class Party:
 
     @property
     def landed(self) -> bool:
-        """Whether it has landed."""
+        """True if it has committed."""
         return bool(self.completion)
 
     @property
     def kind(self) -> Kind:
-        """What it does; where it only appends to some file groups, `kind_at` is more exact."""
+        """Its kind; `kind_at` is more exact where it only appends to some file groups."""
         return kind_of(self.operation)
 
     @property
     def blind(self) -> bool:
-        """Whether it adds rows and read none. Unknown, so False, for a foreign engine's insert."""
+        """True if it added rows and read none. False, because unknown, for a foreign engine's insert."""
         return self.operation in BLIND and not self.stranger and not self.reads_too
 
     @property
     def only_kind(self) -> Kind | None:
-        """What it does to each of its file groups, if that is the same; None where it is not. Looks at none of them."""
+        """Its kind at every one of its file groups; None if kinds differ. Costs nothing per group."""
         kind, writes = self.kind, self.writes
+        # Only ingestion mixes base files and log files in one commit.
         if kind not in INGESTION or not writes.appended:
             return kind
         return self._append if writes.only_appends else None
 
     def kind_at(self, group: FileGroupId) -> Kind:
-        """What it does to one of its file groups."""
+        """Return its kind at one of its file groups."""
         kind = self.kind
         if kind in INGESTION and group in self.writes.appended:
             return self._append
@@ -84,14 +85,13 @@ class Party:
 
 
 def candidates(landed_before: Collection[str], now: Iterable[Party], *, own: str) -> list[Party]:
-    """Return the transactions that a commit must be compared with: landed since its begin, or pending.
+    """Return the transactions that a commit must be compared with: committed since its begin, or pending.
 
-    This depends on what had landed at its begin, not on times. A transaction that was requested
-    earlier and lands later is a candidate (HUDI-3355); one that was requested later but is in the
-    snapshot is not.
+    The snapshot decides, not times. A transaction requested earlier and committed later is a candidate (HUDI-3355); one
+    requested later but in the snapshot is not.
 
     Args:
         landed_before: requested times of all transactions in its snapshot.
-        now: what there is at the commit, in the order of landing; ``own`` is left out.
+        now: all transactions at the commit, in commit order; ``own`` is left out.
     """
     return [each for each in now if each.instant != own and each.instant not in landed_before]

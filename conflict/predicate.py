@@ -1,6 +1,6 @@
-"""Conditions on columns as data, and whether a file's statistics exclude them. Pure.
+"""Conditions on columns as data, and the check whether a file's statistics exclude them. Pure.
 
-Only what is certain counts: another type, a bound that is missing or a column without statistics means "may match".
+Only certainty excludes a file: a value of another type, a missing bound or a column without statistics means "may match".
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _JSON_TYPES = (bool, int, float, str)
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One comparison of a column with a value; ``in`` takes a tuple, the two about null take none.
+    """One comparison of a column with a value; ``in`` takes a tuple, ``is null`` and ``is not null`` take none.
 
     Raises:
-        InputError: no such operator, or a value that it cannot take.
+        InputError: the operator is unknown, or cannot take the value.
     """
 
     column: str
@@ -45,14 +45,14 @@ class Term:
             )
 
     def to_json(self) -> list[Any] | None:
-        """Plain values for a log entry; None when its value has no plain form."""
+        """Return plain values for a log entry; None if the value has no plain form."""
         values = [_plain(each) for each in self.value] if self.op == "in" else _plain(self.value)
         unknown = None in values if isinstance(values, list) else values is None and self.value is not None
         return None if unknown else [self.column, self.op, values]
 
     @classmethod
     def from_json(cls, value: Any) -> Term:
-        """The reverse of `to_json`; `ValueError` for anything else."""
+        """Reverse `to_json`; raise `ValueError` for anything else."""
         try:
             column, op, plain = value
             if type(column) is not str or type(op) is not str:
@@ -62,15 +62,12 @@ class Term:
             raise ValueError(f"{value!r:.80} is no condition") from e
 
 
-Where = tuple[Term, ...]  # all of them hold; empty: every row
+Where = tuple[Term, ...]  # a conjunction; () matches every row
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """Bounds of a column's values, not necessarily reached; None is unknown.
-
-    ``nulls`` counts them.
-    """
+    """Bounds of a column's values, not necessarily attained, and the number of nulls. None is unknown."""
 
     low: Any = None
     high: Any = None
@@ -82,13 +79,13 @@ _UNKNOWN = ColumnStatistics()
 
 @dataclass(frozen=True, slots=True)
 class FileStatistics:
-    """Rows of a file, and what is known of its columns."""
+    """The number of rows in a file, and the statistics of its columns."""
 
     rows: int | None = None
     columns: Mapping[str, ColumnStatistics] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for a log entry.
+        """Return plain values for a log entry.
 
         Dates, timestamps and decimals are tagged; other bounds become unknown.
         """
@@ -99,7 +96,7 @@ class FileStatistics:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> FileStatistics:
-        """The reverse of `to_json`."""
+        """Reverse `to_json`."""
         columns = {
             name: ColumnStatistics(_bound(low), _bound(high), nulls)
             for name, (low, high, nulls) in value["columns"].items()
@@ -108,7 +105,7 @@ class FileStatistics:
 
 
 def may_match(where: Where, statistics: FileStatistics | None) -> bool:
-    """Whether a file may hold a row that meets all conditions; False only when its statistics exclude it."""
+    """Return whether a file may hold a row that meets all conditions; False only if its statistics exclude it."""
     if statistics is None:
         return True
     if statistics.rows == 0:
@@ -131,7 +128,7 @@ def _may_meet(condition: Term, known: ColumnStatistics, rows: int | None) -> boo
 
 
 def _may_hold(op: str, value: Any, low: Any, high: Any) -> bool:
-    # Bounds say nothing of NaN, which Spark takes for larger than every number. (A value NaN compares with no bound.)
+    # Bounds ignore NaN, which Spark orders above every number. (A value NaN compares with no bound.)
     if type(value) is float and op in (">", ">=", "!="):
         return True
     # A bound that is missing, NaN or of another type proves nothing: an engine rounds when it compares a long with a
@@ -184,7 +181,9 @@ def _bound(plain: Any) -> Any:
 
 
 def where_of(terms: Sequence[tuple[Any, ...]]) -> Where:
-    """Conditions from plain tuples: ``("month", "=", 3)``, ``("gate", "is null")``. `InputError` for anything else."""
+    """Return conditions from plain tuples: ``("month", "=", 3)``, ``("gate", "is null")``. Raise `InputError` for anything
+    else.
+    """
     try:
         if any(isinstance(term, str) for term in (terms, *terms)):
             raise TypeError("a text would be taken letter by letter")

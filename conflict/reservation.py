@@ -1,13 +1,12 @@
 """Reservations of open transactions, and the order among them. Pure.
 
-A reservation is part of its transaction's begin entry and ends with it. It only serves progress:
-validation still decides what lands.
+A reservation is part of its transaction's begin entry and ends with it. It serves progress only: validation still decides
+what commits.
 
-The larger priority goes first (under strategy ``priority``), then a transaction with a reservation,
-then the older one. The age is the slot of the *first* attempt and is carried along, so a job that
-lost grows older until none outranks it. Of those that have begun by one entry, at one slot, the smaller
-T goes first: among reservers this is a total order, the first in it waits for none of them, and there is
-no deadlock.
+The larger priority goes first (under strategy ``priority``), then a transaction with a reservation, then the older one. The
+age is the slot of the *first* attempt and is carried along, so a job that lost grows older until none outranks it. Of
+transactions that began by one entry, at one slot, the smaller T goes first. So reservations are totally ordered, the first
+waits for none of the others, and there is no deadlock.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from ..hudi.files import FileGroupId
 from .meeting import meeting_of
 from .write_set import EVERYWHERE, NOWHERE, Region, WriteSet
 
-_NO_T = "~"  # of who has not begun: larger than any
+_NO_T = "~"  # stands for the T of a transaction that has not begun; larger than any
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +44,9 @@ class Reservation:
         return ", ".join(parts) or "nothing"
 
     def met_by(self, writes: WriteSet, *, bucketed: bool) -> tuple[FileGroupId, ...]:
-        """Where the writes of another one lie in it; partitions as groups without file id.
+        """Return the reserved places that another's writes touch; a partition is a group without file id.
 
-        Empty: nowhere.
+        () if they touch none.
         """
         met = {group for group in writes.groups if self.region.covers(group.partition)}
         met |= {theirs for _mine, theirs in meeting_of(self.groups, bucketed=bucketed)(writes.groups)}
@@ -60,16 +59,16 @@ class Reservation:
         return tuple(sorted(met))
 
     def meets(self, other: Reservation, *, bucketed: bool) -> bool:
-        """Whether some place, present or future, lies in both."""
+        """Return whether some place, present or future, is in both."""
         return bool(self.met_by(WriteSet(other.groups, other.region), bucketed=bucketed))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for a log entry."""
+        """Return plain values for a log entry."""
         return {"region": self.region.to_json(), "groups": sorted(map(list, self.groups))}
 
     @classmethod
     def from_json(cls, value: dict[str, Any] | None) -> Reservation | None:
-        """The reverse of `to_json`."""
+        """Reverse `to_json`."""
         if value is None:
             return None
         return cls(Region.from_json(value["region"]), frozenset(FileGroupId(p, f) for p, f in value["groups"]))
@@ -77,7 +76,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One open transaction among those who may have to wait for each other; ``age`` is a slot, None: not begun yet."""
+    """The rank of one open transaction among others that may have to wait; ``age`` is a slot, None: not begun yet."""
 
     instant: str
     age: int | None
@@ -85,14 +84,15 @@ class Claim:
     reserved: Reservation | None = None
 
     def outranks(self, other: Claim, *, by_priority: bool) -> bool:
-        """Whether this transaction goes before the other."""
+        """Return whether this transaction goes before the other."""
         if by_priority and self.priority != other.priority:
             return self.priority > other.priority
         if bool(self.reserved) != bool(other.reserved):
             return bool(self.reserved)
+        # A transaction that has not begun has no slot, and goes after all that have.
         if self.age is None or other.age is None:
             return other.age is None and self.age is not None
-        # Those that have begun together are of one age. Who has no T yet comes after them.
+        # Transactions that began by one entry are of one age. One without a T yet comes after them.
         return (self.age, self.instant or _NO_T) < (other.age, other.instant or _NO_T)
 
 
@@ -107,13 +107,15 @@ def in_rank_order(claims: Iterable[Claim], *, by_priority: bool) -> list[Claim]:
 def first_in_the_way(mine: Claim, others: Iterable[Claim], *, by_priority: bool, bucketed: bool) -> Claim | None:
     """Return the transaction that must end before this one begins, or None.
 
-    It is the first that outranks this one and has reserved what it wants. A transaction without a
-    reservation waits for the whole table only, because its other writes are not known yet.
+    It is the first by rank that outranks this one and has reserved what it wants. A transaction without a reservation waits
+    only for one that has reserved the whole table, because its own writes are not known yet.
     """
     wanted = mine.reserved or Reservation(EVERYWHERE)
     for each in in_rank_order(others, by_priority=by_priority):
         if not each.reserved or not each.outranks(mine, by_priority=by_priority):
             continue
+        # Without a reservation ours takes its chance against others at validation; waiting is worth it only for the whole
+        # table.
         concerned = mine.reserved or each.reserved.region.whole_table
         if concerned and each.reserved.meets(wanted, bucketed=bucketed):
             return each

@@ -25,11 +25,10 @@ _MERGE = "merge again what both changed, on the new file slices"
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A conflict: winner, loser, overlap, rule, and what the loser does next.
+    """A conflict: winner, loser, overlap, rule, and the loser's next step.
 
-    ``overlap`` holds file groups, or partitions as groups without file id. ``waits``: the winner is still pending, and
-    if it ends without landing, the loser may commit without a retry. ``final``: a retry
-    does not help, because the rows themselves conflict.
+    ``overlap`` holds file groups, or partitions as groups without file id. ``waits``: the winner is still pending; if it ends
+    without committing, the loser may commit without a retry. ``final``: a retry does not help, because the rows conflict.
     """
 
     winner: Party
@@ -43,11 +42,11 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Repeatable:
-    """What the committing transaction can redo instead of losing.
+    """The work that the committing transaction can redo instead of losing.
 
     Attributes:
-        groups: those of its file groups that it can merge again onto what others have made of them.
-        looks: whether it can evaluate its condition and look up its keys again.
+        groups: its file groups that it can merge again onto the versions that others committed.
+        looks: True if it can evaluate its condition and look up its keys again.
     """
 
     groups: frozenset[FileGroupId] = frozenset()
@@ -56,10 +55,11 @@ class Repeatable:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result: ``lost`` is why the transaction must not land, ``beats`` the pending ones that lose.
+    """The result of validation.
 
-    ``again``: nothing else is in the way, and these are no loss if the transaction repeats what they made outdated;
-    ``groups`` are those of its own file groups that are concerned.
+    ``lost`` is the conflict by which the transaction must not commit, or None. ``beats`` are conflicts with pending
+    transactions that will lose. ``again`` are conflicts that repeating the outdated work settles; ``groups`` are its own
+    groups concerned.
     """
 
     lost: Conflict | None
@@ -78,21 +78,21 @@ def resolve(
     bucketed: bool = False,
     repeatable: Repeatable | None = None,
 ) -> Verdict:
-    """Decide whether ``ours`` may land. The first conflicting candidate, in order, decides.
+    """Decide whether ``ours`` may commit. The first conflicting candidate, in order, decides.
 
     Pure: reads nothing and keeps nothing, so the same inputs give the same answer.
 
     Args:
         ours: the committing transaction.
         reads: its read set.
-        candidates: what landed since it began in the order of landing, and pending ones; see `party.candidates`.
+        candidates: transactions committed since it began, in commit order, and pending ones; see `party.candidates`.
         by: name of the strategy.
-        isolation: level of protection of what it read.
+        isolation: the level that decides which reads count.
         bucketed: the table has a bucket index, so two file groups of one bucket are the same place.
-        repeatable: what ours can merge again; None: nothing.
+        repeatable: the work that ours can redo; None: nothing.
 
     Raises:
-        ConfigError: there is no strategy of that name.
+        ConfigError: the strategy is unknown.
 
     Source: step 4 of "Optimistic Concurrency using Locking" in Apache Hudi's RFC-22, with write sets that include
     the absent (docs/protocol.md), and kinds of transactions (`operations`).
@@ -103,10 +103,11 @@ def resolve(
     beats, again, groups = [], [], set[FileGroupId]()
     only = ours.only_kind
     for each in candidates:
-        # Of two commits of streams with 100,000 file groups each nobody looks which they share.
+        # Two stream commits may share 100,000 file groups without a conflict, so their groups are not even compared.
         case.theirs = each
         case.pairs = [] if (only, each.only_kind) in INDIFFERENT else meet(each.writes.groups)
         if each.landed:
+            # Set aside what can be merged again, so that the checks below find only conflicts that merging cannot settle.
             mergeable = case.set_aside(mends.groups)
             lost = _first(_AGAINST_LANDED, case)
             if repeatable and not lost and (outdated := _outdated(case, mergeable)):
@@ -114,6 +115,8 @@ def resolve(
                 groups.update(mine for mine, _theirs in mergeable)
         else:
             lost = _first(_AGAINST_PENDING, case)
+            # A pending candidate is in the way only if it would lose by ours committing first. Then one of the two has to
+            # yield.
             if not lost and (meets := _first(_WOULD_LOSE, case.turned())):
                 lost = _yield_or_not(case, meets)
                 if lost.winner is ours:
@@ -121,21 +124,22 @@ def resolve(
                     lost = None
         if lost:
             return Verdict(lost)
+    # Merging again moves ours behind every committed candidate, so it must also have read what they left.
     if again and isolation != SNAPSHOT and (lost := _read_before_it_moves(ours, candidates, reads)):
         return Verdict(lost)
     return Verdict(None, tuple(beats), tuple(again), frozenset(groups))
 
 
 class _Case:
-    """The committing transaction and the candidate at hand: what every check is asked about.
+    """The committing transaction and the candidate at hand: the argument of every check.
 
     One object for all candidates, because a commit may have ten thousand of them.
 
     Attributes:
         theirs: the candidate.
-        pairs: file groups of ours and of theirs that are one place, unless their kinds never mind each other.
-        blind: ours has read nothing.
-        looks: ours can evaluate its condition and look up its keys once more.
+        pairs: file groups of ours and of theirs that are one place; [] if their kinds never conflict.
+        blind: True if ours has read nothing.
+        looks: True if ours can evaluate its condition and look up its keys once more.
     """
 
     __slots__ = ("_turned", "blind", "bucketed", "isolation", "looks", "ours", "pairs", "reads", "rules", "theirs")
@@ -152,7 +156,7 @@ class _Case:
         self._turned: _Case | None = None
 
     def set_aside(self, mergeable: frozenset[FileGroupId]) -> Pairs:
-        """The pairs in which ours can be merged again; they are no pairs of this case any more."""
+        """Return the pairs in which ours can be merged again, and remove them from this case."""
         if not self.pairs or not mergeable:
             return []
         apart = [(a, b) for a, b in self.pairs if a in mergeable and _rows_only(self.ours, self.theirs, a, b)]
@@ -161,9 +165,10 @@ class _Case:
         return apart
 
     def turned(self) -> _Case:
-        """The same case from the other side: theirs commits after ours has landed."""
+        """Return the same case from the other side: theirs commits after ours."""
         case = self._turned
         if case is None:
+            # What theirs read is not known here. Its own commit will check it.
             case = self._turned = _Case(
                 self.theirs, ReadSet(), self.rules, SNAPSHOT, bucketed=self.bucketed, looks=False
             )
@@ -183,7 +188,7 @@ def _first(checks: Iterable[_Check], case: _Case) -> Conflict | None:
     return None
 
 
-# --- against one that has landed ---------------------------------------------------------------------------------
+# --- against a committed one ---------------------------------------------------------------------------------
 
 
 def _taken_back(case: _Case) -> Conflict | None:
@@ -222,7 +227,7 @@ _ROWS = {Kind.REWRITE, Kind.APPEND}
 
 
 def _outdated(case: _Case, mergeable: Pairs) -> Conflict | None:
-    """What ours can redo because of this candidate."""
+    """Return the conflict with this candidate that ours can settle by redoing work, or None."""
     case.pairs = mergeable
     if (found := _same_file_group(case)) or not case.looks:
         return found
@@ -230,12 +235,12 @@ def _outdated(case: _Case, mergeable: Pairs) -> Conflict | None:
 
 
 def _rows_only(ours: Party, theirs: Party, mine: FileGroupId, other: FileGroupId) -> bool:
-    """Whether both only changed rows of a file group, so that ours can be merged again."""
+    """Return whether both only changed rows of a file group, so that ours can be merged again."""
     return {ours.kind_at(mine), theirs.kind_at(other)} <= _ROWS and not theirs.stranger
 
 
 def _meets_our_overwrite(case: _Case) -> Conflict | None:
-    """What appeared where ours overwrites, and two overwrites of one place."""
+    """Check groups that appeared where ours overwrites, and two overwrites of one place."""
     ours, theirs = case.ours, case.theirs
     mine, other = ours.writes.region, theirs.writes.region
     if not mine:
@@ -263,7 +268,7 @@ def _overwritten_below(case: _Case) -> Conflict | None:
 
 
 def _same_value(case: _Case) -> Conflict | None:
-    """Two rows where there may be one: of the same new key, or of one value under a unique constraint."""
+    """Check for two rows where one is allowed: the same new key, or one value under a unique constraint."""
     ours, theirs = case.ours, case.theirs
     for name, mine in ours.writes.unique.items():
         other = theirs.writes.unique.get(name)
@@ -274,7 +279,7 @@ def _same_value(case: _Case) -> Conflict | None:
             rule = f"both wrote the same value of what is unique ({name})"
             return Conflict(theirs, ours, met, rule, "run the write again: it will name the rows")
         rule = "both inserted the same new key"
-        if case.blind:  # an insert does not look for its keys, so that running it again would make the rows stand twice
+        if case.blind:  # an insert does not look up its keys, so a retry would insert duplicates
             return Conflict(
                 theirs, ours, met, rule, "leave out the rows that are there now, or upsert them", final=True
             )
@@ -309,14 +314,14 @@ def _read(case: _Case, *, lookups: bool) -> Conflict | None:
 
 
 def _read_before_it_moves(ours: Party, candidates: Iterable[Party], reads: ReadSet) -> Conflict | None:
-    """To be merged again is to come after all that has landed, a blind insert too: what was read must be so there."""
+    """Check what ours read against all committed candidates, blind inserts too: merged again, ours comes after them."""
     rule = "it changed what ours had read, and to be merged again ours would have to come after it"
     found = (_changed(ours, each, reads.scans or (), rule, _AGAIN) for each in candidates if each.landed)
     return next((lost for lost in found if lost), None)
 
 
 def _changed(ours: Party, theirs: Party, scans: Iterable[Scan], rule: str, advice: str) -> Conflict | None:
-    # A service moves rows and changes none, so what was read is still so.
+    # A table service moves rows and changes none, so no read is outdated by it.
     if theirs.kind not in INGESTION:
         return None
     for scan in scans:
@@ -329,7 +334,9 @@ def _changed(ours: Party, theirs: Party, scans: Iterable[Scan], rule: str, advic
 
 
 def _still_to_say(case: _Case) -> Conflict | None:
-    """A restore that is pending, and ingestion that has not yet said what it writes, are in the way of everything."""
+    """Check for a pending restore, and for ingestion with a write set still unknown: both block everything that yields to
+    them.
+    """
     ours, theirs, rules = case.ours, case.theirs, case.rules
     if COMPLETED[ours.kind, theirs.kind] == "X" and rules.yields_to(ours.kind, theirs.kind):
         return Conflict(theirs, ours, (), "a restore stands alone: nothing lands beside it", _WAIT, waits=True)
@@ -339,7 +346,7 @@ def _still_to_say(case: _Case) -> Conflict | None:
 
 
 def _reserved(case: _Case) -> Conflict | None:
-    """A reservation of a transaction that goes first."""
+    """Check for a reservation of a transaction that goes first."""
     ours, theirs = case.ours, case.theirs
     if not theirs.reserved or ours.kind not in INGESTION | PLANNED:
         return None
@@ -350,7 +357,7 @@ def _reserved(case: _Case) -> Conflict | None:
 
 
 def _has_right_of_way(ours: Party, theirs: Party, rules: Strategy) -> bool:
-    """A transaction with a reservation waits for no table service, which may wait for it."""
+    """Return whether ours goes before a pending table service: it has a reservation, and the service may be waiting for it."""
     if not ours.reserved or theirs.stranger or theirs.kind not in PLANNED:
         return False
     return ours.claim.outranks(theirs.claim, by_priority=rules.by_priority)
@@ -372,7 +379,7 @@ def _yield_or_not(case: _Case, meets: Conflict) -> Conflict:
     return Conflict(ours, theirs, meets.overlap, meets.rule, meets.advice)
 
 
-# --- the checks, in the order in which they are asked: the first that finds something names the conflict -----------------
+# --- the checks, in order: the first that finds something names the conflict -----------------
 
 _AGAINST_LANDED: tuple[_Check, ...] = (
     _taken_back,

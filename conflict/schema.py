@@ -1,6 +1,6 @@
 """Settles the schema of a table after two writers.
 
-Pure: schemas are texts that are only compared.
+Pure: schemas are texts, and only compared for equality.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ def settle_schema(
 
     Args:
         ours: the committing transaction; a table service changes no schema and takes over what it finds.
-        began: the table's schema at our begin; None for a table without one.
-        wanted: the schema that we write; None or ``began`` when we change nothing.
-        later: candidates in slot order with the schema that each left; None or "" for one that says nothing of it.
+        began: the table's schema at our begin; None if it has none.
+        wanted: the schema that we write; None or ``began`` if we change nothing.
+        later: candidates in slot order, each with the schema that it left; None or "" if it recorded none.
 
     Source: the eight scenarios of Apache Hudi's RFC-82.
     """
@@ -29,6 +29,7 @@ def settle_schema(
     for candidate, schema in later:
         if not schema or schema in (began, settled):
             continue
+        # Both changed it, and to different schemas: neither contains the other's columns for certain.
         if settled != began:
             return Conflict(
                 candidate,
@@ -37,5 +38,6 @@ def settle_schema(
                 "both changed the table's schema",
                 "run the write again on the new schema: Table.run does",
             )
+        # We changed nothing, so theirs becomes the base that later candidates are compared with.
         settled = began = schema
     return settled

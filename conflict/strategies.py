@@ -1,7 +1,7 @@
-"""Conflict strategies: which of two transactions yields. The name is a setting of the table.
+"""Conflict strategies decide which of two transactions yields. The name is a setting of the table.
 
-A candidate that has landed cannot yield any more, so it wins under every strategy. They differ in what a committing
-transaction does about a pending one that would lose if it landed first.
+A committed candidate cannot yield any more, so it wins under every strategy. Strategies differ in what a committing
+transaction does about a pending one that would lose if ours committed first.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ class Strategy:
 
     Attributes:
         name: as in the settings.
-        yields: (ours, theirs) kinds where ours yields to a pending one.
-        needs_buckets: only for tables with a bucket index.
-        by_priority: the one with the smaller number yields first; ``yields`` decides among equals.
+        yields: (ours, theirs) kinds for which ours yields to a pending one.
+        needs_buckets: True if it is only for tables with a bucket index.
+        by_priority: True if the smaller priority yields; ``yields`` decides between equal ones.
         source: where the rule comes from.
     """
 
@@ -31,14 +31,15 @@ class Strategy:
     by_priority: bool = False
 
     def yields_to(self, ours: Kind, theirs: Kind, *, lead: int = 0, stranger: bool = False) -> bool:
-        """Whether ours steps back for a pending one that it would beat.
+        """Return whether ours yields to a pending transaction that it would beat.
 
         Args:
             lead: our priority minus theirs.
-            stranger: theirs is of an engine that reads no log and may not check at its own commit.
+            stranger: theirs belongs to an engine that reads no log and may not check at its own commit.
         """
         if stranger and theirs in UNCHECKED_IN_JVM:
             return (ours, theirs) != (Kind.OVERWRITE, Kind.COMPACTION)  # what it compacts is replaced all the same
+        # Priorities do not apply where a side must always yield, whatever its priority: next to a restore, for example.
         if self.by_priority and lead and YIELDS_ALWAYS.isdisjoint({(ours, theirs), (theirs, ours)}):
             return lead < 0
         return (ours, theirs) in self.yields
@@ -68,12 +69,12 @@ def strategy(name: str) -> Strategy:
 
 
 def strategy_names() -> list[str]:
-    """All names, in the order of the documents."""
+    """Return all names, in the order of the documents."""
     return list(_STRATEGIES)
 
 
 def refuse_contradiction(name: str, *, bucket_count: int | None, priority: int | None = None) -> None:
-    """Raise `ConfigError` for a strategy that does not go with the table's index or the writer's priority."""
+    """Raise `ConfigError` if a strategy does not suit the table's index or the writer's priority."""
     chosen = strategy(name)
     if chosen.needs_buckets and bucket_count is None:
         raise ConfigError(

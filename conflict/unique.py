@@ -1,8 +1,8 @@
 """Values that no two rows may share: new record keys, and the columns of unique constraints. Pure.
 
-A transaction carries those that it wrote as 64 bits each. Two of them meet when they have one in common. Two
-different values collide with a probability of 2^-64, which costs a retry and no row. The spans are looked at first; the hashes
-of a large commit lie in an object of their own, and only one whose spans meet ours is read.
+A transaction carries the values that it wrote as 64-bit hashes. Two transactions conflict if they have one in common. Two
+different values collide with a probability of 2^-64, which costs a retry and no row. Spans are compared first: the hashes of
+a large commit are in an object of their own, which is read only if its spans overlap ours.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _FEW = 64
-NEW_KEYS = ""  # the name under which new record keys go; a constraint has the names of its columns
+NEW_KEYS = ""  # the name for new record keys; a constraint is named by its columns
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,8 +21,8 @@ class Values:
 
     Attributes:
         spans: smallest and largest text for each partition; for what is unique in the whole table there is one, "".
-        hashes: gives them as a sorted ``numpy.uint64`` array, the partition mixed in; None when they are no
-            longer known, so any value may be among them. May read, so it is asked only when spans meet.
+        hashes: returns them as a sorted ``numpy.uint64`` array, the partition mixed in; None if they are no
+            longer known, so any value may be among them. It may read, so it is called only if spans overlap.
     """
 
     spans: Mapping[str, tuple[str, str]]
@@ -30,7 +30,7 @@ class Values:
 
 
 def shared(ours: Values, theirs: Values) -> tuple[str, ...]:
-    """Keys of the spans in which both may have written the same value; empty when they have none in common."""
+    """Return the keys of the spans in which both may have written the same value; () if there are none."""
     few, many = ours.spans, theirs.spans
     if len(few) > len(many):
         few, many = many, few
@@ -48,7 +48,7 @@ def _meet(ours: Any, theirs: Any) -> bool:
     few, many = (ours, theirs) if len(ours) <= len(theirs) else (theirs, ours)
     if not len(few):
         return False
-    if len(many) <= _FEW:  # as most commits that land meanwhile; of these there may be thousands
+    if len(many) <= _FEW:  # most concurrent commits are this small, and there may be thousands
         return not set(few.tolist()).isdisjoint(many.tolist())
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""What a transaction changed and what it depended on, as values."""
+"""The changes and the reads of a transaction, as values."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Region:
     whole_table: bool = False
 
     def covers(self, partition: str) -> bool:
-        """Whether anything that appears in ``partition`` lies in this region."""
+        """Return whether anything that appears in ``partition`` is in this region."""
         return self.whole_table or partition in self.partitions
 
     def meets(self, other: Region) -> bool:
-        """Whether some partition, present or future, lies in both."""
+        """Return whether some partition, present or future, is in both."""
         if self.whole_table:
             return other.whole_table or bool(other.partitions)
         return (other.whole_table and bool(self.partitions)) or not self.partitions.isdisjoint(other.partitions)
@@ -35,12 +35,12 @@ class Region:
         return Region(self.partitions | other.partitions, self.whole_table or other.whole_table)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for a log entry."""
+        """Return plain values for a log entry."""
         return {"partitions": sorted(self.partitions), "whole_table": self.whole_table}
 
     @classmethod
     def from_json(cls, value: dict[str, Any] | None) -> Region:
-        """The reverse of `to_json`; None is the empty region. `ValueError` for what is none."""
+        """Reverse `to_json`; None is the empty region. Raise `ValueError` for anything else."""
         if not value:
             return cls()
         partitions, whole = value["partitions"], value["whole_table"]
@@ -57,14 +57,14 @@ _NO_VALUES: Mapping[str, Values] = {}
 
 @dataclass(frozen=True, slots=True)
 class WriteSet:
-    """What a transaction writes; for a plan what it names, for a clean what it removes slices of.
+    """The writes of a transaction. A plan's are the groups that it names, a clean's the groups that it removes slices of.
 
     Attributes:
         groups: file groups created, changed or replaced.
-        region: what an overwrite replaces, empty partitions included.
-        appended: those of ``groups`` that only got log files, which a compaction leaves for the next slice.
-        streamed: these log files are of streams, whose events have an order of their own.
-        statistics: of the new file of a group, where they are known.
+        region: the partitions that an overwrite replaces, empty ones included.
+        appended: the groups that only got log files, which a compaction leaves for the next slice.
+        streamed: True if these log files belong to streams, whose events have an order of their own.
+        statistics: the statistics of a group's new file, where they are known.
         unique: values written that no two rows may share, by name (`unique.NEW_KEYS`, or that of a constraint).
     """
 
@@ -78,22 +78,23 @@ class WriteSet:
     unique: Mapping[str, Values] = field(default_factory=lambda: _NO_VALUES, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        # Whoever makes it compares the two once, if at all, so that nobody has to for each transaction it meets.
+        # Equal sets are made one object here, once, so that `only_appends` is an identity test for each transaction it is
+        # compared with.
         if self.appended is not self.groups and self.appended == self.groups:
             object.__setattr__(self, "appended", self.groups)
 
     @property
     def only_appends(self) -> bool:
-        """Whether every file group only got log files. Looks at none of them."""
+        """True if every file group only got log files. Costs nothing per group."""
         return self.appended is self.groups
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Rows that were read: those of ``groups``, and the rows of ``region`` that meet ``where``, present and absent ones.
+    """Rows that were read: the rows of ``groups``, and the rows of ``region`` that meet ``where``, present and absent ones.
 
-    ``groups`` names every file group of the snapshot that may hold such a row, so that of a group that is not among
-    them only new rows matter. A scan without a condition reads its whole region, and needs no groups.
+    ``groups`` names every file group of the snapshot that may hold such a row, so of any other group only new rows matter. A
+    scan without a condition reads its whole region, and needs no groups.
     """
 
     region: Region = field(default=NOWHERE)
@@ -101,19 +102,21 @@ class Scan:
     groups: frozenset[FileGroupId] = frozenset()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for a log entry; without the conditions that have no plain form, so it may read more."""
+        """Return plain values for a log entry. Conditions without a plain form are left out, so the stored scan may read
+        more.
+        """
         where = [plain for each in self.where if (plain := each.to_json()) is not None]
         return {"region": self.region.to_json(), "where": where, "groups": sorted(map(list, self.groups))}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Scan:
-        """The reverse of `to_json`."""
+        """Reverse `to_json`."""
         where = tuple(Term.from_json(each) for each in value["where"])
         return cls(Region.from_json(value["region"]), where, groups_from_json(value["groups"]))
 
 
 def groups_from_json(value: Any) -> frozenset[FileGroupId]:
-    """File groups from lists of two texts; `ValueError` for anything else."""
+    """Return file groups from lists of two texts; raise `ValueError` for anything else."""
     if not isinstance(value, list) or not all(
         isinstance(each, list) and len(each) == 2 and all(type(text) is str for text in each) for each in value
     ):
@@ -123,17 +126,17 @@ def groups_from_json(value: Any) -> frozenset[FileGroupId]:
 
 @dataclass(frozen=True, slots=True)
 class ReadSet:
-    """What the result depends on.
+    """The reads that a transaction's result depends on.
 
     Attributes:
         region: the partitions that the write's own condition was evaluated on, checked at every level: a file group
             that appears there meanwhile matters.
-        blind: nothing of the table was read (an insert of new rows): an overwrite that landed meanwhile is no
+        blind: True if nothing of the table was read (an insert of new rows): a concurrent overwrite is no
             conflict, because "overwrite, then insert" gives the same table.
-        condition: what the write's own condition read, more exactly than ``region`` can say; checked at every level.
-        scans: what else was read; the isolation level says whether it counts. None: not known, so it may be all.
-        lookups: where keys were looked up by a merge that can do so again. They count as ``scans`` do, but a repeated
-            look makes up for what changed there, except under ``serializable``.
+        condition: the scans of the write's own condition, more exact than ``region``; checked at every level.
+        scans: all other reads; the isolation level says whether they count. None: unknown, so it may be everything.
+        lookups: key lookups of a merge that can repeat them. They count as ``scans`` do, but a repeated
+            lookup makes up for changes there, except under ``serializable``.
     """
 
     region: Region = field(default=NOWHERE)
@@ -143,7 +146,7 @@ class ReadSet:
     lookups: tuple[Scan, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for a log entry."""
+        """Return plain values for a log entry."""
         return {
             "region": self.region.to_json(),
             "blind": self.blind,
@@ -154,7 +157,7 @@ class ReadSet:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> ReadSet:
-        """The reverse of `to_json`."""
+        """Reverse `to_json`."""
 
         def scans(given: list[dict[str, Any]]) -> tuple[Scan, ...]:
             return tuple(Scan.from_json(each) for each in given)

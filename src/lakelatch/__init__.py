@@ -1,4 +1,4 @@
-"""Many independent writers change one data-lake table safely.
+"""LakeLatch lets many independent writers change one data-lake table safely.
 
     table = lakelatch.open("file:///data/flights")
     with table.transaction("upsert") as txn:

@@ -1,4 +1,4 @@
-"""Work done ahead by several threads, whose results come in the order in which the work was given."""
+"""Work done ahead on several threads; results come in the order in which the calls were given."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Ready(Generic[T]):
-    """A result for which nothing is left to do."""
+    """A result that needs no work."""
 
     result: T
 
     def wait(self) -> None:
-        """It is there."""
+        """Return at once."""
 
     def take(self) -> T:
-        """The result."""
+        """Return the result."""
         return self.result
 
 
 class Task(Generic[T]):
-    """One call on a thread of its own, and what came of it.
+    """One call on a thread of its own, and its result.
 
-    Nobody has to take the result: a thread that is left alone ends with its call.
+    The result need not be taken: the thread ends with its call.
     """
 
     def __init__(self, env: Environment, call: Callable[[], T]) -> None:
@@ -41,22 +41,22 @@ class Task(Generic[T]):
     def _run(self) -> None:
         try:
             self._result = self._call()
-        except BaseException as e:  # noqa: BLE001 - it belongs to whoever takes the result
+        except BaseException as e:  # noqa: BLE001 - it is raised in the thread that takes the result
             self._error = e
         finally:
             self._ended.set()
 
     @property
     def ended(self) -> bool:
-        """Whether the call has ended."""
+        """True if the call has ended."""
         return self._ended.is_set()
 
     def wait(self) -> None:
-        """Return when the call has ended."""
+        """Wait until the call has ended."""
         self._ended.wait()
 
     def take(self) -> T:
-        """The result, once the call has ended; its error is raised here."""
+        """Wait for the call, then return its result or raise its error."""
         self.wait()
         if self._error is not None:
             raise self._error
@@ -81,5 +81,6 @@ def in_order(env: Environment, calls: Iterable[Callable[[], T] | Ready[T]], at_o
         while ahead:
             yield ahead.popleft().take()
     finally:
+        # A call may use files or a store that its owner closes next, so none may still run after this.
         for task in ahead:
             task.wait()

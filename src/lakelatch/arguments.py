@@ -1,6 +1,6 @@
-"""What the doors of the library take: each function returns the argument, or raises a sentence that names it.
+"""Checks of arguments to public functions: each returns the argument, or raises an error that names it.
 
-A wrong type is refused at the door, because further in it fails where nobody knows the argument's name, or, worse, is stored.
+A wrong type is refused at once, because further in it fails where the argument's name is unknown or, worse, is stored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ARRAYS = ("numpy", "pandas", "polars", "pyarrow")
 
 
 class _Brief(reprlib.Repr):
-    """As `repr`, with a few of many values; arrays, whose own prints some hundred of them, by their size."""
+    """A `repr` that shows a few of many values, and arrays by their size."""
 
     def repr1(self, x: Any, level: int) -> str:
         kind = type(x)
@@ -38,14 +38,14 @@ _BRIEF.maxstring = _BRIEF.maxother = 200
 
 
 def brief(value: Any) -> str:
-    """A value for a message, at most a few of many."""
+    """Return a value for a message, shortened."""
     return _BRIEF.repr(value)
 
 
 def values_of(given: Any) -> list[Any] | None:
-    """The values of a list, set, range, view or array with one dimension, as values of Python; None for anything else.
+    """Return the values of a list, set, range, view or one-dimensional array as Python values; None for anything else.
 
-    A text and a mapping are no lists, and an iterator could be gone through once only.
+    Texts and mappings are no lists, and an iterator could be consumed only once.
     """
     root = type(given).__module__.partition(".")[0]
     if root in _ARRAYS:
@@ -73,7 +73,7 @@ def _of_array(given: Any, root: str) -> list[Any] | None:
 
 
 def text(value: Any, name: str, *, empty: bool = False, error: type[LakeLatchError] = InputError) -> str:
-    """A text, which may be ``empty`` or not, and which UTF-8 can hold: what is stored is."""
+    """Return a text that UTF-8 can hold, as everything stored must be; it is not "" unless ``empty``."""
     if not isinstance(value, str) or not (value or empty):
         raise error(f"{name}={brief(value)} is no text; give a str" + ("" if empty else " that is not empty"))
     if not encodable(value):
@@ -82,7 +82,7 @@ def text(value: Any, name: str, *, empty: bool = False, error: type[LakeLatchErr
 
 
 def meant(name: Any, known: Iterable[str]) -> str:
-    """A question that names what somebody who wrote an unknown name may have meant; empty where nothing is close."""
+    """Return a question with the known names that are close to an unknown one; "" if none is, or if it is no text."""
     names = list(known)
     if not isinstance(name, str):
         return ""
@@ -96,7 +96,7 @@ _T = TypeVar("_T")
 
 
 def suggesting(public: _T) -> _T:
-    """A function, or all methods of a class: Python's error for an unknown argument names the one that was meant."""
+    """Wrap a function, or all methods of a class, so that the error for an unknown argument suggests a known one."""
     if inspect.isclass(public):
         for name, each in list(vars(public).items()):
             if inspect.isfunction(each) and not name.startswith("_"):
@@ -111,7 +111,8 @@ def suggesting(public: _T) -> _T:
         except TypeError as e:
             known = inspect.signature(call).parameters
             unknown = next((name for name in given if name not in known), None)
-            # An error of the call itself, not of what it does; newer versions of Python suggest some names themselves.
+            # Only an error of the call itself, not one raised inside it; newer versions of Python suggest some names
+            # themselves.
             outside = e.__traceback__ is not None and e.__traceback__.tb_next is None
             if not outside or unknown is None or not (hint := meant(unknown, known)) or "mean" in str(e):
                 raise
@@ -122,14 +123,14 @@ def suggesting(public: _T) -> _T:
 
 
 def unknown_argument(name: str, known: Iterable[str], *, more: Iterable[str] = ()) -> str:
-    """The words for an argument that a call does not have, of ``known`` ones and ``more`` that need not be listed."""
+    """Return the message for an unknown argument: a suggestion from ``known`` and ``more``, or the list of ``known``."""
     listed = list(dict.fromkeys(known))
     hint = meant(name, [*listed, *more])
     return f"there is no argument {name!r}; {f'{hint} There' if hint else 'there'} are {', '.join(listed)}"
 
 
 def one_of(value: Any, name: str, allowed: Iterable[str], *, then: str = "") -> str:
-    """One of a few words; ``then`` ends the sentence that refuses others."""
+    """Return one of the allowed words; ``then`` ends the error for any other."""
     words = [f'"{each}"' for each in allowed]
     if not isinstance(value, str) or f'"{value}"' not in words:
         raise InputError(
@@ -139,7 +140,7 @@ def one_of(value: Any, name: str, allowed: Iterable[str], *, then: str = "") -> 
 
 
 def encodable(value: str) -> bool:
-    """Whether UTF-8 can hold the text: a `str` of Python may hold half of a surrogate pair, from a bad decoding."""
+    """Return whether UTF-8 can hold the text: after a bad decoding a `str` may hold half of a surrogate pair."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -148,7 +149,7 @@ def encodable(value: str) -> bool:
 
 
 def names(value: Any, name: str) -> tuple[str, ...]:
-    """One name, or a list of names that differ."""
+    """Return distinct names, given as one name or a list."""
     given = (value,) if isinstance(value, str) else value
     if not isinstance(given, list | tuple) or not all(isinstance(each, str) and each for each in given):
         raise InputError(f'{name}={brief(value)} names no columns; give one name, or a list of names, as ["id", "day"]')
@@ -169,7 +170,7 @@ def number(
     whole: bool = False,
     error: type[LakeLatchError] = InputError,
 ) -> Any:
-    """A number between two bounds; never NaN, infinite, or a bool."""
+    """Return a number between two bounds; never NaN, infinite, or a bool."""
     fits = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
     if not fits or not _is_finite(value) or not least <= value <= most:
         bounds = [f"at least {least:g}"] * math.isfinite(least) + [f"at most {most:g}"] * math.isfinite(most)
@@ -189,14 +190,14 @@ def _is_finite(value: float) -> bool:
 
 
 def flag(value: Any, name: str) -> bool:
-    """True or False."""
+    """Return True or False."""
     if not isinstance(value, bool):
         raise InputError(f"{name}={brief(value)} is neither True nor False; give one of them")
     return value
 
 
 def many(value: Any, name: str) -> Iterable[Any]:
-    """Anything that can be gone through but a text, which would be taken letter by letter."""
+    """Return anything iterable but a text, which would be taken letter by letter."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise InputError(f"{name}={brief(value)} is no list; give one, as {name}=[...]")
     found = values_of(value)
@@ -204,14 +205,14 @@ def many(value: Any, name: str) -> Iterable[Any]:
 
 
 def function(value: Any, name: str) -> Callable[..., Any]:
-    """Something to call."""
+    """Return something callable."""
     if not callable(value):
         raise InputError(f"{name}={brief(value)} cannot be called; give a function")
     return value  # type: ignore[no-any-return]
 
 
 def instance(value: Any, kind: type | tuple[type, ...], name: str, wanted: str) -> Any:
-    """An object of a class; ``wanted`` says which, and where it comes from."""
+    """Return an object of a class; ``wanted`` says in the error what to give instead."""
     if not isinstance(value, kind):
         raise InputError(f"{name}={brief(value)} is of type {type(value).__name__}; give {wanted}")
     return value

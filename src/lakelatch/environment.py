@@ -1,7 +1,7 @@
 """Clocks, sleep, randomness, threads and process identity, behind one interface.
 
-`occ/` and `locks/` reach all of these through an `Environment` that is handed to them, so a simulator can run the
-same code on a fake clock and decide who runs when. `SYSTEM` is the real one.
+`occ/` and `locks/` reach all of these through an `Environment` that is passed to them, so a simulator can run the same code
+on a fake clock and decide which thread runs when. `SYSTEM` is the real one.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Process:
     started: str
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for a log entry or lock record."""
+        """Return plain values for a log entry or lock record."""
         return {"host": self.host, "boot": self.boot, "pid": self.pid, "started": self.started}
 
     @classmethod
     def from_json(cls, value: object) -> Process | None:
-        """The reverse of `to_json`; None for anything else, since foreign writers leave this out."""
+        """Reverse `to_json`; None for anything else, since foreign writers leave this out."""
         if not isinstance(value, dict):
             return None
         try:
@@ -68,21 +68,21 @@ class Environment(Protocol):
     """The outside world apart from storage and lock servers."""
 
     def now(self) -> float:
-        """Wall clock, seconds since the epoch. May jump."""
+        """Return the wall clock in seconds since the epoch. May jump."""
         ...
 
     def monotonic(self) -> float:
-        """This machine's clock that never goes back; not comparable between machines."""
+        """Return this machine's clock that never goes back; not comparable between machines."""
         ...
 
     def sleep(self, seconds: float) -> None: ...
 
     def random(self) -> float:
-        """Uniform in [0, 1)."""
+        """Return a number, uniform in [0, 1)."""
         ...
 
     def uuid(self) -> str:
-        """36 characters, unique."""
+        """Return 36 unique characters."""
         ...
 
     def event(self) -> Event: ...
@@ -99,11 +99,11 @@ class Environment(Protocol):
         ...
 
     def process(self) -> Process:
-        """This process."""
+        """Return this process."""
         ...
 
     def is_dead(self, process: Process) -> bool:
-        """True only when that process has certainly ended: same host and boot, and it no longer exists."""
+        """Return True only if that process has certainly ended: same host and boot, and it no longer exists."""
         ...
 
 
@@ -122,6 +122,7 @@ class _SystemTimer:
 
     def cancel(self, *, join_s: float = 0.0) -> None:
         self._stop.set()
+        # A timer may be cancelled by its own call, and a thread cannot join itself.
         if join_s and self._thread is not threading.current_thread():
             self._thread.join(join_s)
 
@@ -130,9 +131,9 @@ _Calls = SimpleQueue[tuple[Callable[[], None], str]]
 
 
 class SpareThreads:
-    """Threads that have made their call and wait for another: whoever waits for a lock needs one, each time.
+    """Threads that have finished a call and wait for another, since every wait for a lock needs one.
 
-    A thread ends when it has waited ``idle_s`` seconds for a call, or when `MAX` others wait already.
+    A thread ends after ``idle_s`` seconds without a call, or if `MAX` others already wait.
     """
 
     MAX = 8
@@ -147,8 +148,9 @@ class SpareThreads:
         return len(self._waiting)
 
     def run(self, call: Callable[[], None], name: str) -> None:
-        """Make the call on a thread that waits, or on a new one."""
+        """Make the call on a waiting thread, or on a new one."""
         try:
+            # The most recent one, so that the others reach their idle limit.
             calls = self._waiting.pop()
         except IndexError:
             calls = SimpleQueue()
@@ -164,13 +166,13 @@ class SpareThreads:
                     return
                 continue
             call()
-            del call  # and with it what it has held
+            del call  # frees what it refers to while the thread waits
             self._waiting.append(calls)
             if len(self._waiting) > self.MAX and self._leaves(calls):
                 return
 
     def _leaves(self, calls: _Calls) -> bool:
-        """Whether the thread may end. It has been chosen otherwise: its call comes."""
+        """Return whether the thread may end. If not, `run` has chosen it and its call is on the way."""
         try:
             self._waiting.remove(calls)
         except ValueError:
@@ -178,7 +180,7 @@ class SpareThreads:
         return True
 
     def __reduce__(self) -> str:
-        return "SPARE_THREADS"  # threads don't travel: elsewhere it is that process's own
+        return "SPARE_THREADS"  # pickled by name: another process has its own threads
 
 
 SPARE_THREADS = SpareThreads(idle_s=1.0)
@@ -187,7 +189,7 @@ SPARE_THREADS = SpareThreads(idle_s=1.0)
 class SystemEnvironment:
     """The real clocks, threads and processes.
 
-    ``proc`` is where the kernel shows processes, if it does.
+    ``proc`` is the folder in which the kernel shows processes, if it does.
     """
 
     def __init__(self, proc: str = "/proc", threads: SpareThreads = SPARE_THREADS) -> None:
@@ -223,11 +225,12 @@ class SystemEnvironment:
 
     def is_dead(self, process: Process) -> bool:
         me = self.process()
+        # Another host's processes, or those before a restart, cannot be asked about here.
         if (process.host, process.boot) != (me.host, me.boot) or not me.boot:
             return False
         if not _exists(process.pid):
             return True
-        # The number is in use, perhaps again. /proc decides where it tells; where it hides, the process lives.
+        # The number is in use, perhaps by a newer process. The start times in /proc decide; if they are hidden, assume it lives.
         started = _start_time(self._proc, process.pid) if me.started else ""
         return started == _ENDED or (started != process.started and "" not in (started, process.started))
 
@@ -236,17 +239,17 @@ _ENDED = "ended"  # in place of a start time: only the zombie is left
 _FIRST_TIME_NAMESPACE = "time:[4026531834]"  # PROC_TIME_INIT_INO of the kernel; in others start times are shifted
 
 
-@functools.cache  # asked several times for each lock; a child of fork asks anew
+@functools.cache  # asked several times for each lock; cleared in a child of fork
 def _this_process(proc: str) -> Process:
     pid = os.getpid()
     try:
-        # The boot id tells a restarted machine apart, the namespace a container with its own process numbers.
+        # The boot id distinguishes restarts of a machine, the namespace a container with its own process numbers.
         boot = Path(f"{proc}/sys/kernel/random/boot_id").read_text().strip() + os.readlink(f"{proc}/self/ns/pid")
         # After `unshare --pid` without a new /proc, the numbers there are those of another namespace.
         mine = os.readlink(f"{proc}/self") == str(pid) and _time_namespace(proc) == _FIRST_TIME_NAMESPACE
         started = _start_time(proc, pid) if mine else ""
     except OSError:
-        boot = started = ""  # not Linux, or hidden: nobody is ever declared dead without waiting for the time-out
+        boot = started = ""  # not Linux, or hidden: no process is declared dead before its time-out
     return Process(socket.gethostname(), boot, pid, started)
 
 
@@ -258,15 +261,15 @@ def _time_namespace(proc: str) -> str:
 
 
 def _exists(pid: int) -> bool:
-    """Whether the kernel knows the process. /proc cannot say so: it may be hidden, or no file can be opened just now."""
+    """Return whether the kernel knows the process. /proc cannot decide: it may be hidden, or file handles may be used up."""
     if pid <= 0:
-        return True  # means groups of processes, and is no process's number
+        return True  # such a number means a group of processes, not one process
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except (OSError, OverflowError):
-        return True  # somebody else's, or not to be asked about
+        return True  # it belongs to another user, or cannot be queried
     return True
 
 
@@ -275,7 +278,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _start_time(proc: str, pid: int) -> str:
-    """Field 22 of /proc/<pid>/stat (clock ticks since boot), `_ENDED` for a zombie, "" where it cannot be read."""
+    """Return field 22 of /proc/<pid>/stat (clock ticks since boot), `_ENDED` for a zombie, "" if it cannot be read."""
     try:
         with open(f"{proc}/{pid}/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()

@@ -1,11 +1,11 @@
-"""Text that others have chosen, such as names from a table, a log or a lock, as it may reach a terminal."""
+"""Text from outside, such as names from a table, a log or a lock, made safe for a terminal."""
 
 from __future__ import annotations
 
 import re
 from urllib.parse import unquote
 
-# What moves the cursor, clears lines or answers for the user, turns the direction of reading round, or is no character.
+# Characters that move the cursor, clear lines, make a terminal reply, reverse the reading direction, or are incomplete.
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 _SCHEME = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*:(?=/)")
@@ -16,10 +16,11 @@ _KEY = re.compile(
 
 
 def may_hold_password(address: str) -> bool:
-    """Whether an address, written right or not, may hold one: a ':' and then an '@', or an option of that name.
+    """Return whether an address, well formed or not, may hold a password: a ':' and then an '@', or an option of that name.
 
-    Percent-encoded as well, and also twice.
+    Percent-encoded ones are found too, even if encoded twice.
     """
+    # Plain, encoded once, and encoded twice.
     for _ in range(3):
         rest = _SCHEME.sub("", address, count=1)
         if _PASSWORD.search(rest) or _KEY.search(rest):
@@ -29,7 +30,7 @@ def may_hold_password(address: str) -> bool:
 
 
 def has_odd_port(address: str) -> bool:
-    """Whether behind a ':' of the servers of a URL stands no port, but perhaps a password that lacks its '@'."""
+    """Return whether a server of a URL has something else than a port after ':', perhaps a password that lacks its '@'."""
     servers = re.split(r"[/?#]", unquote(address.partition("://")[2]), maxsplit=1)[0].rpartition("@")[2]
     return any(
         ":" in place and not re.fullmatch(r"(?:\[[^\]]*\]|[^:]*)(?::[0-9]{1,5})?", place)
@@ -38,12 +39,12 @@ def has_odd_port(address: str) -> bool:
 
 
 def visible(text: str, *, lines: bool = False) -> str:
-    """The text with control characters as codes, as Python writes them; on one line unless it may have ``lines``."""
+    """Return the text with control characters as Python escapes; on one line unless ``lines``."""
     return _UNSEEN.sub(lambda found: found[0] if lines and found[0] == "\n" else _code(found[0]), text)
 
 
 def visible_json(text: str) -> str:
-    """JSON text, with the control characters that it may hold as its own codes; the value stays the same."""
+    """Return JSON text with control characters as JSON escapes; its value stays the same."""
     return _UNSEEN.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
 
 

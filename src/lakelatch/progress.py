@@ -1,4 +1,4 @@
-"""How far a long call has come, told to whoever wants to know."""
+"""Progress of a long call, reported to a callback."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a call has come. An attempt that lost begins again at 0.
+    """The progress of a call. A retry starts again at 0.
 
     Attributes:
         what: the call, as ``upsert`` or ``compact``.
-        done: how many units are done.
-        total: how many there are; None where that is not known before they are done. Of tasks those that are planned so far.
-        unit: what is counted: ``rows``, ``file groups``, ``files``, ``instants``, or ``tasks`` of Spark.
-        files: of tasks: how many files those of this step that have ended have written; None of other units.
+        done: number of units done.
+        total: number of units; None if it is not known in advance. For tasks the ones planned so far.
+        unit: the unit: ``rows``, ``file groups``, ``files``, ``instants``, or ``tasks`` of Spark.
+        files: files written by the finished tasks of this step; None for other units.
         rows: the rows in these files.
         bytes: the bytes of these files.
     """
@@ -32,12 +32,12 @@ class Progress:
     bytes: int | None = None
 
 
-# What it raises ends the call, which takes back what it has done so far.
+# An error that it raises ends the call, which rolls back its work.
 Told = Callable[[Progress], object]
 
 
 class Reporter:
-    """Counts what is done, from any thread, and tells it one call after another."""
+    """Counts finished units, from any thread, and calls the callback one call at a time."""
 
     def __init__(self, told: Told | None = None, what: str = "", unit: str = "rows", total: int | None = None) -> None:
         if told is not None and not callable(told):
@@ -48,13 +48,14 @@ class Reporter:
         self._total, self._done, self._mutex = total, 0, threading.Lock()
 
     def of(self, total: int) -> None:
-        """So many there are."""
+        """Set the total."""
         self._total = total
 
     def add(self, count: int = 1) -> None:
-        """So many more are done."""
+        """Count finished units and report."""
         if self._told is None:
             return
+        # The callback runs under the mutex, so that it sees calls one at a time and never a smaller count after a larger one.
         with self._mutex:
             self._done += count
             self._told(Progress(self._what, self._done, self._total, self._unit))

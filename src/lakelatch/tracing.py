@@ -1,15 +1,15 @@
 """OpenTelemetry spans of transactions: ``pip install 'lakelatch[tracing]'`` and call `enable` once.
 
     lakelatch.run            a write with all of its attempts
-    lakelatch.transaction    one attempt; what its user does in the block happens inside it
-    lakelatch.wait           until somebody else has ended who goes first
+    lakelatch.transaction    one attempt; the user's work in the block happens inside it
+    lakelatch.wait           until a transaction that goes first has ended
     lakelatch.write          data files
     lakelatch.lock           waiting for the table's lock
     lakelatch.append         reads the log to its head, decides, appends the commit entry
-    lakelatch.merge          one round of merging again what others have changed
+    lakelatch.merge          one round of merging again what others changed
     lakelatch.publish        the instant, for Hudi's readers
 
-Off, as it is unless somebody asks for it, a step costs one call.
+Tracing is off by default; a step then costs one call.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer, TracerProvider
 
 _NOTHING = nullcontext()
-_TOLD = ("winner", "rule")  # of what an error knows
+_TOLD = ("winner", "rule")  # details of an error that become attributes
 
 
 class _Current:
@@ -34,10 +34,10 @@ _current = _Current()
 
 
 def enable(provider: TracerProvider | None = None) -> None:
-    """Make spans of this process's transactions from now on.
+    """Start making spans of this process's transactions.
 
     Args:
-        provider: of OpenTelemetry; None for the one that is set globally, which decides where spans go.
+        provider: OpenTelemetry's; None for the global one. It decides where spans go.
 
     Raises:
         ConfigError: OpenTelemetry is not installed.
@@ -50,12 +50,12 @@ def enable(provider: TracerProvider | None = None) -> None:
 
 
 def disable() -> None:
-    """Make no more spans. Those that have begun end as they would have."""
+    """Stop making spans. Open ones still end normally."""
     _current.tracer = None
 
 
 def step(name: str, **facts: str) -> AbstractContextManager[object]:
-    """A span around a block, inside the current one. Not every error in it is one: some only send a commit round again."""
+    """Return a span around a block, inside the current one. It records no errors: some only send a commit into another round."""
     if _current.tracer is None:
         return _NOTHING
     return _current.tracer.start_as_current_span(
@@ -64,7 +64,7 @@ def step(name: str, **facts: str) -> AbstractContextManager[object]:
 
 
 class Trace:
-    """The span of one attempt, from here to `end`. One that its process does not live to end is never seen."""
+    """The span of one attempt, from here to `end`. It is never exported if the process dies before `end`."""
 
     def __init__(self, **facts: str) -> None:
         tracer = _current.tracer
@@ -73,7 +73,7 @@ class Trace:
             self._span = tracer.start_span("lakelatch.transaction", attributes=_named(facts))
 
     def within(self) -> AbstractContextManager[object]:
-        """Around what belongs to it."""
+        """Return a context that makes it the current span."""
         if self._span is None:
             return _NOTHING
         from opentelemetry.trace import use_span
@@ -81,12 +81,12 @@ class Trace:
         return use_span(self._span, record_exception=False, set_status_on_exception=False)
 
     def tell(self, **facts: str | int) -> None:
-        """What is known of it by now."""
+        """Set attributes."""
         if self._span is not None:
             self._span.set_attributes(_named(facts))
 
     def failed(self, error: BaseException) -> None:
-        """Why it ends without landing."""
+        """Record the error with which the attempt ends without a commit."""
         if self._span is None:
             return
         from opentelemetry.trace import StatusCode
@@ -97,7 +97,7 @@ class Trace:
         self._span.set_status(StatusCode.ERROR, type(error).__name__)
 
     def end(self, outcome: str) -> None:
-        """It is over: ``committed``, ``aborted``, ``left`` to others who execute the same plan, or ``unknown``."""
+        """End the span: ``committed``, ``aborted``, ``left`` to others who execute the same plan, or ``unknown``."""
         if self._span is not None:
             self.tell(outcome=outcome)
             self._span.end()

@@ -1,11 +1,10 @@
 """Conditions on rows: one language, with the meaning that it has in Spark.
 
     condition = condition_on(schema, "amount < 10 and city is not null")   # or terms, or an expression of pyarrow
-    rows.filter(condition.mask(rows))                                      # true for these rows; null counts as false
-    condition.columns, condition.terms, condition.sql                      # what it reads, implies, and says in Spark
-    condition.about(["city"])                                              # the part that these columns decide, or None
-
-    value_on(schema, Sql("amount * 2")).of(rows)                           # a value for each row, in the same language
+    rows.filter(condition.mask(rows))                   # true for these rows; null counts as false
+    condition.columns, condition.terms, condition.sql   # the columns it reads, what it implies, its text for Spark
+    condition.about(["city"])                           # the part that these columns decide, or None
+    value_on(schema, Sql("amount * 2")).of(rows)        # a value for each row, in the same language
 
 `parse` and `text` turn SQL into a tree and back: ``parse(text(tree)) == tree``. sqlglot, which reads SQL, is imported when
 the first text is parsed.

@@ -1,7 +1,7 @@
-"""Binds a condition to a schema: finds its columns, checks its types and writes down the casts that Spark would add.
+"""Binds a condition to a schema: finds its columns, checks its types and adds the casts that Spark would add.
 
-The rules are those of Spark's ANSI mode. Where Spark would look at each value at run time (a text column compared with
-a number), or would lose digits without a word (decimals beyond 38), the condition is refused.
+The rules are those of Spark's ANSI mode. A condition is refused where Spark would decide per value at run time (a text column
+compared with a number), or would silently lose digits (decimals beyond 38).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .tree import (
 
 _DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}
 _CASTS: tuple[tuple[str, str], ...] = (
-    # From, to; the same kind is always possible.
+    # (from, to). A cast to the same type is always possible.
     ("integer", "integer"),
     ("integer", "floating"),
     ("integer", "decimal"),
@@ -61,13 +61,13 @@ _CASTS: tuple[tuple[str, str], ...] = (
 
 
 def bind(node: Node, schema: pa.Schema, said: str | None = None) -> Node:
-    """The condition over columns of this schema, with every cast in it written down.
+    """Return the condition over columns of this schema, with every cast explicit.
 
     Args:
-        said: the text that it was parsed from, to mark the place of a mistake.
+        said: the text that it was parsed from, to mark the position of a mistake.
 
     Raises:
-        InputError: no such column, or types that do not go together.
+        InputError: a column is unknown, or types do not match.
     """
     bound, kind = _Binder(schema, said).bind(node)
     if not (t.is_boolean(kind) or t.is_null(kind)):
@@ -76,7 +76,7 @@ def bind(node: Node, schema: pa.Schema, said: str | None = None) -> Node:
 
 
 def bind_value(node: Node, schema: pa.Schema, said: str | None = None) -> tuple[Node, pa.DataType]:
-    """The value over columns of this schema, with its type; arguments and errors of `bind`."""
+    """Return the value over columns of this schema, and its type; arguments and errors of `bind`."""
     return _Binder(schema, said).bind(node)
 
 
@@ -85,12 +85,12 @@ class _Binder:
         self._schema, self._said = schema, said
 
     def bind(self, node: Node) -> tuple[Node, pa.DataType]:
-        """The node over typed operands, and its own type."""
+        """Return the node over typed operands, and its own type."""
         bound, kind = self._bind(node)
         return self._folded(bound), kind
 
     def _folded(self, node: Node) -> Node:
-        """A cast of a literal is a literal, so that a value that has no such type is told now."""
+        """Replace a cast of a literal by a literal, so that a value that does not fit the type is refused now."""
         if not (isinstance(node, Cast | Negate) and isinstance(node.of, Literal)):
             return node
         try:
@@ -99,7 +99,7 @@ class _Binder:
             raise refused(str(e.args[0]), self._said, node.at if node.at is not None else node.of.at) from e
 
     def _as(self, node: Node, kind: pa.DataType, to: pa.DataType, at: int | None = None) -> Node:
-        """The node in another type."""
+        """Return the node in another type."""
         if kind == to:
             return node
         if isinstance(node, Literal) and node.value is None:
@@ -158,6 +158,7 @@ class _Binder:
             if name not in known:
                 raise no_column(node.path[: depth + 1], known, self._said, node.at)
             kind = next(each.type for each in fields if each.name == name)
+            # A dictionary is only a way of storing the values.
             kind = kind.value_type if t.is_dictionary(kind) else kind
             fields = [kind.field(n) for n in range(kind.num_fields)] if t.is_struct(kind) else None
         kind = _plain(kind)
@@ -170,7 +171,7 @@ class _Binder:
         return self._as(bound, kind, pa.bool_())
 
     def _same(self, nodes: tuple[Node, ...], kinds: tuple[pa.DataType, ...], whole: Node) -> tuple[Node, ...]:
-        """The nodes in one type in which they can be compared."""
+        """Return the nodes in one type in which they can be compared."""
         found = self._common(nodes, kinds)
         if found is None or not _ordered(found):
             names = " with ".join(dict.fromkeys(map(type_name, kinds)))
@@ -184,13 +185,14 @@ class _Binder:
         found: pa.DataType | None = pa.null()
         texts = [t.is_string(kind) and isinstance(node, Literal) for node, kind in zip(nodes, kinds, strict=True)]
         for node, kind, is_text in zip(nodes, kinds, texts, strict=True):
+            # A text literal takes the type of what it is compared with, so it has no say here.
             if is_text and not all(texts):
                 continue
             found = _wider(found, _as_operand(node, kind, any(map(t.is_decimal, kinds))))
             if found is None:
                 return None
         if any(texts) and not all(texts):
-            # A text in a condition stands for a day or a time, where it is compared with one.
+            # A text literal that is compared with a date or a time is read as one.
             if t.is_null(found) or t.is_string(found):
                 return pa.string()
             return found if t.is_date(found) or t.is_timestamp(found) else None
@@ -208,6 +210,7 @@ class _Binder:
         op = node.op
         if not (_number(a) and _number(b)):
             raise self._no(node, f"{op} wants numbers", a, b)
+        # Beside a decimal Spark gives whole numbers the precision of their type, or of the literal's digits.
         decimal = t.is_decimal(a) or t.is_decimal(b)
         operands = _as_operand(left, a, decimal), _as_operand(right, b, decimal)
         kind: pa.DataType | None
@@ -261,7 +264,7 @@ def _number(kind: pa.DataType) -> bool:
 
 
 def _ordered(kind: pa.DataType) -> bool:
-    """Whether two of them can be compared."""
+    """Return whether two values of this type can be compared."""
     return bool(
         _number(kind)
         or any(test(kind) for test in (t.is_boolean, t.is_string, t.is_binary, t.is_date, t.is_timestamp, t.is_null))
@@ -269,7 +272,7 @@ def _ordered(kind: pa.DataType) -> bool:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """The one form of types that differ only in memory or in their unit."""
+    """Return the one form of types that differ only in memory or in their unit."""
     if t.is_large_string(kind) or getattr(t, "is_string_view", t.is_large_string)(kind):
         return pa.string()
     if t.is_large_binary(kind) or getattr(t, "is_binary_view", t.is_large_binary)(kind):
@@ -282,7 +285,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _as_operand(node: Node, kind: pa.DataType, decimal: bool) -> pa.DataType:
-    """Whole numbers beside a decimal are decimals of as many digits as they may have."""
+    """Return the type of an operand: beside a decimal a whole number is a decimal of as many digits as it may have."""
     if not decimal or not t.is_integer(kind):
         return kind
     if isinstance(node, Literal):
@@ -291,7 +294,7 @@ def _as_operand(node: Node, kind: pa.DataType, decimal: bool) -> pa.DataType:
 
 
 def _wider(a: pa.DataType | None, b: pa.DataType) -> pa.DataType | None:
-    """The type that holds values of both, None when there is none."""
+    """Return the type that holds values of both, None if there is none."""
     if a is None or a == b or t.is_null(b):
         return a
     if t.is_null(a):
@@ -310,7 +313,7 @@ def _wider(a: pa.DataType | None, b: pa.DataType) -> pa.DataType | None:
 
 
 def _of_decimals(op: str, a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    """Spark's type of the result; None where it would round."""
+    """Return Spark's type of the result; None if it would round."""
     if op in ("+", "-"):
         scale = max(a.scale, b.scale)
         digits = max(a.precision - a.scale, b.precision - b.scale) + scale + 1

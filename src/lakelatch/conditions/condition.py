@@ -1,4 +1,4 @@
-"""A condition that belongs to a table: what callers work with."""
+"""Conditions bound to a table's schema: the form that callers work with."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .refusal import refused
 from .sql import parse
 from .tree import Node, text
 
-Given = Any  # what `condition_on` takes; pyarrow has no types, so nobody could check a union
+Given = Any  # the argument of `condition_on`; pyarrow has no type hints, so a union could not be checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +25,16 @@ class Condition:
     """A condition on rows of one schema; true, false or null for each. Made by `condition_on`; pickles.
 
     Attributes:
-        bound: its tree, with every cast that Spark would add written down.
+        bound: its tree, with every cast that Spark would add.
     """
 
     bound: Node
 
     def mask(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
-        """Marks the rows for which it is true; without nulls. A column that the rows lack is null in all of them.
+        """Return a mask of the rows for which it is true; without nulls. A column that the rows lack is null in all of them.
 
         Raises:
-            InputError: a value has no result, as a division by zero.
+            InputError: a value has no result, for example a division by zero.
         """
         return mask_of(self.bound, rows)
 
@@ -45,21 +45,21 @@ class Condition:
 
     @property
     def paths(self) -> frozenset[tuple[str, ...]]:
-        """The columns that it reads, with the fields inside of nested ones."""
+        """The columns that it reads, with the fields inside nested ones."""
         return frozenset(paths_of(self.bound))
 
     @property
     def terms(self) -> tuple[tuple[Any, ...], ...]:
-        """Simple comparisons that every row meets for which it is true, as ``("amount", "<", 10)``; perhaps none."""
+        """Simple comparisons that hold for every row that meets the condition, as ``("amount", "<", 10)``; perhaps none."""
         return terms_of(self.bound)
 
     @property
     def sql(self) -> str:
-        """SQL that says the same in Spark, whatever its time zone; `condition_on` reads it too."""
+        """SQL with the same meaning in Spark, whatever its time zone; `condition_on` reads it too."""
         return text(self.bound)
 
     def about(self, names: Sequence[str]) -> Condition | None:
-        """What it says of these columns alone: true for every row for which the whole is; None when it says nothing."""
+        """Return the part about these columns alone, true for every row that meets the whole; None if there is none."""
         found = about(self.bound, names)
         return None if found is None else Condition(found)
 
@@ -68,15 +68,15 @@ class Condition:
 
 
 def condition_on(schema: pa.Schema, given: Any) -> Condition:
-    """The condition that a caller gives, on rows of this schema.
+    """Bind the condition that a caller gives to this schema.
 
     Args:
-        schema: of the rows; names are exact.
+        schema: the schema of the rows; names are exact.
         given: SQL text; terms, all of which hold, as ``[("amount", "<", 10), ("city", "is not null")]``; an expression
-            of pyarrow; or a `Condition`, which is bound anew.
+            of pyarrow; or a `Condition`, which is bound again.
 
     Raises:
-        InputError: it says nothing, names no column of the schema, or compares what cannot be compared.
+        InputError: it is empty, names an unknown column, or compares types that cannot be compared.
     """
     if isinstance(given, str):
         return Condition(bind(parse(given), schema, given))

@@ -1,7 +1,7 @@
-"""Evaluates a bound condition on rows, as Spark would in ANSI mode: three-valued, and an overflow is an error.
+"""Evaluates a bound condition on rows, as Spark does in ANSI mode: three-valued logic, and an overflow is an error.
 
-A value is an array or, where it is the same in every row, a scalar. ``rows`` that the left side of ``and`` or ``or`` has
-decided are nulls to whatever on the right side could fail, so that ``n <> 0 and 1 / n > 2`` works.
+A value is an array or, if it is the same in every row, a scalar. Rows that the left side of ``and`` or ``or`` has decided are
+null for any operation on the right side that could fail, so that ``n <> 0 and 1 / n > 2`` works.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ _COMPARE = {
 
 
 def mask_of(node: Node, rows: pa.Table | pa.RecordBatch) -> pa.Array:
-    """Marks the rows for which the bound condition is true; no nulls.
+    """Return a mask of the rows for which the bound condition is true; without nulls.
 
     A column that the rows do not have is null in all of them: their file is older than the column.
 
     Raises:
-        InputError: a value has no result, as a division by zero.
+        InputError: a value has no result, for example a division by zero.
     """
     found = pc.fill_null(_Evaluation(rows).of(node), fill_value=False)
     if isinstance(found, pa.Scalar):
@@ -68,7 +68,7 @@ def mask_of(node: Node, rows: pa.Table | pa.RecordBatch) -> pa.Array:
 
 
 def values_of(node: Node, rows: pa.Table) -> pa.ChunkedArray:
-    """The value of something bound in each row; errors as of `mask_of`."""
+    """Return the value of a bound expression in each row; errors as of `mask_of`."""
     found = _Evaluation(rows).of(node)
     if isinstance(found, pa.Scalar):
         found = pa.array([found.as_py()], found.type).take(pa.array(np.zeros(rows.num_rows, np.int64)))
@@ -76,7 +76,7 @@ def values_of(node: Node, rows: pa.Table) -> pa.ChunkedArray:
 
 
 def value_of(node: Node) -> Literal:
-    """The value of something that reads no column. `InputError` when it has none."""
+    """Return the value of an expression that reads no column. Raises `InputError` if it has none."""
     found = _Evaluation(None).of(node)
     value = found if isinstance(found, pa.Scalar) else found[0]
     return Literal(_python(value), value.type, at=node.at)
@@ -94,7 +94,7 @@ class _Evaluation:
         self._rows = rows
 
     def of(self, node: Node, active: Any = None) -> Any:  # noqa: C901 - one case for each node
-        """The value in each row; in rows that are not ``active`` it does not matter."""
+        """Return the value in each row; in rows that are not ``active`` it does not matter."""
         match node:
             case Column(path=path, kind=kind):
                 return self._column(path, kind)
@@ -160,6 +160,7 @@ class _Evaluation:
         for each in parts[1:]:
             within = active
             if any(map(_can_fail, walk(each))):
+                # Only rows that the parts so far leave undecided may raise; null is undecided too.
                 open_ = found if op == "and" else pc.invert(found)
                 open_ = pc.fill_null(open_, fill_value=True)
                 within = open_ if active is None else pc.and_(open_, active)
@@ -169,6 +170,7 @@ class _Evaluation:
     def _coalesced(self, arguments: Sequence[Node], active: Any) -> Any:
         found = self.of(arguments[0], active)
         for each in arguments[1:]:
+            # A later argument may only fail in rows that still need it.
             missing = pc.is_null(found)
             found = pc.coalesce(found, self.of(each, missing if active is None else pc.and_(missing, active)))
         return found
@@ -185,7 +187,7 @@ def _can_fail(node: Node) -> bool:
 
 
 def _only(value: Any, active: Any) -> Any:
-    """The value where it matters, null elsewhere."""
+    """Return the value in active rows, null elsewhere."""
     if active is None:
         return value
     return pc.if_else(active, value, pa.scalar(None, value.type))
@@ -195,8 +197,9 @@ def _only(value: Any, active: Any) -> Any:
 
 
 def _compared(op: str, a: Any, b: Any) -> Any:
-    """NaN is equal to itself and larger than every number; -0.0 is 0.0; texts compare by their UTF-8 octets."""
+    """Compare as Spark does: NaN equals itself and exceeds every number, -0.0 is 0.0, texts compare by their UTF-8 bytes."""
     if op == "<=>":
+        # This operator is never null: two nulls are equal, a null and a value are not.
         either, both = pc.or_(pc.is_null(a), pc.is_null(b)), pc.and_(pc.is_null(a), pc.is_null(b))
         if t.is_null(a.type):
             return both
@@ -208,7 +211,7 @@ def _compared(op: str, a: Any, b: Any) -> Any:
     if op in (">", ">="):
         a, b, op = b, a, "<" if op == ">" else "<="
     if isinstance(b, pa.Scalar) and b.is_valid and b.as_py() == b.as_py():
-        return _COMPARE[op](a, b)  # for such a value Arrow says the same, without a look for NaN
+        return _COMPARE[op](a, b)  # Arrow agrees for a constant that is not NaN, and needs no search for NaN
     a_nan, b_nan = pc.is_nan(a), pc.is_nan(b)
     match op:
         case "=":
@@ -225,16 +228,17 @@ def _among(value: Any, choices: Sequence[Literal]) -> Any:
     kind = value.type
     known = [each.value for each in choices if each.value is not None]
     if t.is_null(kind) or t.is_floating(kind):
+        # `is_in` does not follow Spark for NaN and -0.0, so floats are compared one by one.
         equal = [_compared("=", value, pa.scalar(each.value, kind)) for each in choices]
         return reduce(pc.or_kleene, equal)
     found = pc.is_in(value, value_set=pa.array(known, kind))
-    if len(known) < len(choices):  # perhaps it is the null
+    if len(known) < len(choices):  # a null among the choices might be equal
         found = pc.if_else(found, True, pa.scalar(None, pa.bool_()))
     return pc.if_else(pc.is_valid(value), found, pa.scalar(None, pa.bool_()))
 
 
 def _regex(pattern: str, escape: str) -> str:
-    """RE2 for a pattern of ``like``."""
+    """Return RE2 for a pattern of ``like``."""
     found, rest = [], iter(pattern)
     for char in rest:
         if char == escape:
@@ -266,7 +270,7 @@ def _calculated(op: str, a: Any, b: Any, kind: pa.DataType | None) -> Any:
     if op == "/":
         return pc.divide(a, b)
     if whole:
-        # The smallest number has no quotient by -1; the remainder is 0 anyhow.
+        # The smallest integer divided by -1 overflows; the remainder is 0 by 1 as well.
         b = pc.if_else(pc.equal(b, pa.scalar(-1, b.type)), pa.scalar(1, b.type), b)
         return pc.subtract(a, pc.multiply(pc.divide(a, b), b))
     return _remainder(a, b)
@@ -281,6 +285,7 @@ def _refuse_zero(a: Any, b: Any) -> None:
 def _remainder(a: Any, b: Any) -> Any:
     rows = max((len(each) for each in (a, b) if not isinstance(each, pa.Scalar)), default=1)
     a, b = (pa.repeat(each, rows) if isinstance(each, pa.Scalar) else each for each in (a, b))
+    # Arrow has no remainder. `fmod` gives it the sign of the dividend, as Spark does.
     with np.errstate(invalid="ignore"):
         found = np.fmod(pc.fill_null(a, 0).to_numpy(), pc.fill_null(b, 1).to_numpy())
     return pc.if_else(
@@ -305,7 +310,7 @@ def _cast(value: Any, kind: pa.DataType) -> Any:
         return value.cast(pa.string()).cast(pa.float64()).cast(kind, safe=False)
     if t.is_decimal(given) and t.is_decimal(kind):
         if kind.scale < given.scale:
-            # In a wider type: what is rounded up may need one more digit, and Arrow does not look.
+            # Round in a wider type: rounding up may need one more digit, which Arrow does not check.
             value = pc.round(value.cast(pa.decimal256(76, given.scale)), kind.scale, "half_towards_infinity")
         return value.cast(kind)
     if t.is_integer(given) and t.is_decimal(kind):
@@ -313,6 +318,7 @@ def _cast(value: Any, kind: pa.DataType) -> Any:
     if t.is_floating(kind):
         return value.cast(kind, safe=False)
     if given == TIMESTAMP and t.is_date(kind):
+        # The zone is dropped first: the day of a timestamp is its day in UTC.
         return pc.floor_temporal(value.cast(pa.int64()).cast(LOCAL_TIMESTAMP), unit="day").cast(kind)
     if t.is_timestamp(given) and t.is_date(kind):
         return pc.floor_temporal(value, unit="day").cast(kind)
@@ -326,6 +332,7 @@ def _read(value: Any, kind: pa.DataType) -> Any:
         if not isinstance(value, pa.Scalar):
             raise ValueError("only a text in the condition itself is read as a time")
         return pa.scalar(_time(value.as_py(), zoned=kind.tz is not None), kind)
+    # Arrow reads other forms than Spark does, so the form is checked first.
     pattern = _WHOLE if t.is_integer(kind) else _DAY if t.is_date(kind) else _DECIMAL
     fits = pc.fill_null(pc.match_substring_regex(value, pattern), fill_value=True)
     if (fits if isinstance(fits, pa.Scalar) else pc.all(fits)).as_py() is False:
@@ -359,7 +366,7 @@ def _full(clock: str | None) -> str:
 
 
 def _each_text(change: Callable[[str], str], ascii_only: Any) -> Callable[[Any], Any]:
-    """By Arrow where all is ASCII. Elsewhere by Python: Arrow knows no letter that becomes two, nor a last sigma."""
+    """Return a function over texts: Arrow's if all are ASCII, else Python's, which handles "ß" and a final sigma."""
 
     def changed(value: Any) -> Any:
         if isinstance(value, pa.Scalar):

@@ -1,4 +1,4 @@
-"""Conditions that are given as terms or as an expression of pyarrow."""
+"""Conditions given as terms or as an expression of pyarrow."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _AMONG = ("in", "not in")
 
 
 def of_terms(terms: Terms) -> Node:
-    """Terms such as ``("month", "=", 3)`` and ``("gate", "is null")``, all of which hold.
+    """Parse terms such as ``("month", "=", 3)`` and ``("gate", "is null")``, joined by ``and``.
 
     Raises:
-        InputError: they are none, or a value cannot be compared.
+        InputError: they are no terms, or a value cannot be compared.
     """
     if not isinstance(terms, Sequence) or isinstance(terms, str | bytes):
         raise refused(
@@ -106,10 +106,10 @@ _UNSAFE = (
 
 
 def of_arrow(expression: pc.Expression) -> Node:
-    """An expression of pyarrow, whose comparisons mean here what they mean in SQL.
+    """Parse an expression of pyarrow; its comparisons get the meaning that they have in SQL.
 
     Raises:
-        InputError: a part of it has no form in a condition.
+        InputError: a part of it cannot be expressed in a condition.
     """
     try:
         serialized = expression.__reduce__()[1][0]
@@ -126,7 +126,7 @@ def _no_form(expression: Any, what: str) -> InputError:
 
 
 class _Stored:
-    """Reads what pyarrow pickles an expression to: words in the order of the tree, values in a batch of one row.
+    """Parses the pickled form of a pyarrow expression: words in tree order, values in a batch of one row.
 
     Source: ``Serialize`` in Arrow C++ ``compute/expression.cc``.
     """
@@ -139,7 +139,7 @@ class _Stored:
         return _no_form(self._expression, what)
 
     def node(self) -> Node:
-        """The next one."""
+        """Read the next node."""
         found = self._next()
         if not isinstance(found, Node):
             raise self._no("it ends too early")
@@ -194,6 +194,7 @@ class _Stored:
                 options = found[1]
 
     def _function(self, name: str, parts: list[Node], options: Any) -> Node:  # noqa: C901 - one case for each function
+        # Conditions always check for overflow, so both forms are the same here.
         plain = name.removesuffix("_checked")
         match plain:
             case _ if plain in _COMPARE:
@@ -239,7 +240,7 @@ class _Stored:
     def _is_in(self, of: Node, choices: Any, nulls: int) -> Node:
         known = [self._literal(each) for each in choices if each.is_valid]
         found: Node = In(of, tuple(known)) if known else literal(False)
-        # Arrow's answer is never null: 0 is MATCH, where a null is among the values, 1 is SKIP.
+        # Arrow's result is never null. 0 is MATCH: a null matches a null among the values; 1 is SKIP: a null matches nothing.
         if nulls == 0 and len(known) < len(choices):
             return joined("or", [found, IsNull(of)])
         if nulls in (0, 1):
@@ -253,7 +254,7 @@ def _pattern(plain: str, piece: str) -> str:
 
 
 def _in_order(schema: pa.Schema) -> list[tuple[str, str]]:
-    """The schema's metadata with its order and repetitions, which pyarrow's dictionary of it has lost.
+    """Return the schema's metadata in its order and with repetitions, which pyarrow's dictionary loses.
 
     Source: Arrow's C data interface, where it is the third pointer of ``ArrowSchema``.
     """

@@ -1,7 +1,7 @@
-"""What a bound condition implies, in simple comparisons: for pruning by statistics, and for what a reader claims.
+"""Simple comparisons that a bound condition implies: for pruning by statistics, and for the reads that a transaction claims.
 
-Every row for which the condition is true meets all of them. A part without a simple form is left out, so that more is
-read and claimed than need be, never less.
+Every row that meets the condition meets all of them. A part without a simple form is left out, so more is read and claimed
+than necessary, never less.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
 def terms_of(node: Node) -> tuple[tuple[Any, ...], ...]:
-    """As ``("amount", "<", 10)``; operators are ``= != < <= > >= in``, ``is null`` and ``is not null``."""
+    """Return terms as ``("amount", "<", 10)``; operators are ``= != < <= > >= in``, ``is null`` and ``is not null``."""
     found = [term for each in conjuncts(_pushed(node, negated=False)) for term in _term(each)]
     return tuple(dict.fromkeys(found))
 
 
 def about(node: Node, names: Sequence[str]) -> Node | None:
-    """The parts that read no columns but these and that all have to be true; None when there are none."""
+    """Return the conjunction of the parts that read only these columns; None if there are none."""
     parts = [
         each for each in conjuncts(_pushed(node, negated=False)) if columns_of(each) and columns_of(each) <= {*names}
     ]
@@ -34,17 +34,17 @@ def about(node: Node, names: Sequence[str]) -> Node | None:
 
 
 def columns_of(node: Node) -> set[str]:
-    """The columns that are read; of a nested one the outermost."""
+    """Return the columns that are read; of a nested one the outermost."""
     return {each.path[0] for each in walk(node) if isinstance(each, Column)}
 
 
 def paths_of(node: Node) -> set[tuple[str, ...]]:
-    """The columns that are read, with the fields inside of nested ones."""
+    """Return the columns that are read, with the fields inside nested ones."""
     return {each.path for each in walk(node) if isinstance(each, Column)}
 
 
 def conjuncts(node: Node) -> Iterator[Node]:
-    """The parts that all have to be true."""
+    """Yield the parts that all have to be true."""
     if isinstance(node, Logic) and node.op == "and":
         for each in node.all:
             yield from conjuncts(each)
@@ -53,7 +53,7 @@ def conjuncts(node: Node) -> Iterator[Node]:
 
 
 def _pushed(node: Node, *, negated: bool) -> Node:
-    """True for the same rows, with ``not`` as far down as it goes."""
+    """Return a node that is true for the same rows, with ``not`` moved down as far as possible."""
     match node:
         case Not(of=of):
             return _pushed(of, negated=not negated)
@@ -61,6 +61,7 @@ def _pushed(node: Node, *, negated: bool) -> Node:
             turned = {"and": "or", "or": "and"}[op] if negated else op
             return joined(turned, [_pushed(each, negated=negated) for each in parts])
         case Compare(op=op, left=left, right=right) if negated and op in _OPPOSITE:
+            # With a null both forms are null, so neither is true; ``<=>`` has no opposite.
             return Compare(_OPPOSITE[op], left, right)
     return Not(node) if negated else node
 
@@ -81,6 +82,7 @@ def _term(node: Node) -> list[tuple[Any, ...]]:
             return _comparison(op, left, value)
         case In(of=of, choices=choices):
             column = _name(of)
+            # A null among the choices never makes the condition true.
             values = tuple(each.value for each in choices if each.value is not None)
             return [(column, "in", values)] if column is not None else []
         case Logic(op="or", all=parts):
@@ -98,14 +100,16 @@ def _comparison(op: str, of: Node, value: Literal) -> list[tuple[Any, ...]]:
 
 
 def _name(of: Node) -> str | None:
-    """The column whose statistics bound this; a cast could change how values compare, but not to a wider type of its kind."""
+    """Return the column whose statistics bound this, or None. Only a cast to a wider type of its kind keeps the order of
+    values.
+    """
     if isinstance(of, Cast) and isinstance(of.of, Column) and _widens(of.of.kind, of.kind):
         of = of.of
     return of.path[0] if isinstance(of, Column) and len(of.path) == 1 else None
 
 
 def _either(alternatives: list[list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
-    """``a = 1 or a in (2, 3)`` names the values of ``a``."""
+    """Return one ``in`` for alternatives about one column: ``a = 1 or a in (2, 3)``."""
     values: list[Any] = []
     names = set()
     for each in alternatives:

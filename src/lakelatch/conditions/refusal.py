@@ -1,4 +1,4 @@
-"""How a condition is refused: what is wrong, and where."""
+"""Refusals of conditions: the mistake, and its position in the text."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import pyarrow as pa
 from ..arguments import meant
 from ..errors import InputError
 
-_SHOWN = 60  # characters to each side of the place
+_SHOWN = 60  # characters to each side of the position
 
 
 def refused(what: str, text: str | None = None, at: int | None = None) -> InputError:
-    """The error; it marks the place where the condition was given as text."""
+    """Return the error; it marks the position if the condition was given as text."""
     if text is None:
         return InputError(what)
     if at is None:
@@ -32,7 +32,7 @@ def refused(what: str, text: str | None = None, at: int | None = None) -> InputE
 
 
 def no_column(path: tuple[str, ...], known: list[str], text: str | None, at: int | None) -> InputError:
-    """What the table has instead, the likeliest first."""
+    """Return the error for an unknown column, with the likeliest names that exist."""
     name, inside = path[-1], ".".join(path[:-1])
     where = f"column {inside!r} has no field {name!r}" if inside else f"there is no column {name!r}"
     every = f"there are {', '.join(known[:20])}{' and more' if len(known) > 20 else ''}" if known else "it has none"
@@ -41,7 +41,7 @@ def no_column(path: tuple[str, ...], known: list[str], text: str | None, at: int
 
 
 def type_list(*kinds: pa.DataType) -> str:
-    """Types as Spark names them."""
+    """Return types as Spark names them."""
     from .tree import type_name
 
     return " and ".join(map(type_name, kinds))

@@ -1,8 +1,9 @@
-"""SQL text to a condition. sqlglot reads Spark's grammar; whatever has no node in `tree` is refused where it stands.
+"""Parses SQL text into a condition. sqlglot reads Spark's grammar; syntax without a node in `tree` is refused at its
+position.
 
-sqlglot and not DuckDB or Substrait: it knows Spark's literals, quotes and precedence, tells where each name stands, and
-is pure Python without dependencies. DuckDB parses its own dialect (a double quote begins a name there) and resolves
-functions by its own rules; Substrait is no text, and its Python producers want one of these parsers in front.
+The parser is sqlglot, not DuckDB or Substrait, because it knows Spark's literals, quotes and precedence, reports the position
+of each name, and is pure Python without dependencies. DuckDB parses its own dialect (a double quote begins a name there) and
+resolves functions by its own rules; Substrait is no text, and its Python producers need one of these parsers.
 """
 
 from __future__ import annotations
@@ -77,10 +78,10 @@ _KINDS = {
 
 
 def parse(text: str) -> Node:
-    """The condition that SQL text says, by the rules of Spark.
+    """Parse SQL text into a condition, by the rules of Spark.
 
     Raises:
-        InputError: it is no condition, or says something that has no form here; names line and column.
+        InputError: it is no condition, or uses syntax that is not supported; names line and column.
     """
     from sqlglot.errors import SqlglotError
 
@@ -101,15 +102,16 @@ def parse(text: str) -> Node:
 
 
 def computes(text: str, columns: Iterable[tuple[str, ...]]) -> bool:
-    """Whether a text reads as an expression: over ``s.x`` or ``t.x``, or as the call of a function.
+    """Return whether a text reads as an expression: over ``s.x`` or ``t.x``, or as a function call.
 
-    A column that is nearly one of these counts as one, so that a misspelled expression is one too. Prose is none, nor are
-    ``Berlin (Mitte)``, ``item(s)`` and ``t.co/abc``, which name none of them.
+    A column that is nearly one of these counts, so that a misspelled expression is found too. Prose is none, nor are ``Berlin
+    (Mitte)``, ``item(s)`` and ``t.co/abc``, which name none of them.
 
     Args:
-        text: a value that is to be stored.
+        text: a value to be stored.
         columns: paths of the columns that an expression may name there.
     """
+    # Most values are prose, which need not be parsed.
     if not _SUSPECT.search(text) or len(text) > _TEXT_MAX:
         return False
     from sqlglot import exp
@@ -153,7 +155,7 @@ def _syntax(text: str, error: Any) -> InputError:
         return refused(f"no condition can be read ({str(error).splitlines()[0]})", text)
     lines = text.split("\n")
     before = sum(len(line) + 1 for line in lines[: first["line"] - 1])
-    # Its column is that of the token's last character.
+    # sqlglot reports the column of the token's last character.
     at = before + max(0, first["col"] - max(1, len(first.get("highlight") or "")))
     what = first["description"]
     if what.startswith("Required keyword"):
@@ -164,13 +166,13 @@ def _syntax(text: str, error: Any) -> InputError:
 
 
 class _Reader:
-    """Turns sqlglot's tree into ours."""
+    """Translates sqlglot's tree into nodes of `tree`."""
 
     def __init__(self, text: str) -> None:
         self._text = text
 
     def node(self, e: Any) -> Node:
-        """The same as a node of `tree`."""
+        """Return the node for an expression of sqlglot."""
         if e is None:
             raise refused("something is missing in the condition", self._text)
         name = type(e).__name__
@@ -300,7 +302,7 @@ class _Reader:
         return self._like(e.this, at, char.value)
 
     def _neg(self, e: Any, at: int | None) -> Node:
-        if (numeral := self._numeral(e.this)) is not None:  # the smallest bigint is no number before its sign
+        if (numeral := self._numeral(e.this)) is not None:  # the smallest bigint is out of range without its sign
             return self._value(lambda: _number(f"-{numeral}", at), at)
         return Negate(self.node(e.this), at=at)
 
@@ -314,6 +316,8 @@ class _Reader:
             return Cast(of, kind, at=at)
         if of.value is None:
             return Literal(None, kind, at=at)
+        # A typed literal such as date '2026-11-24' arrives as a cast. It is evaluated now, to report a bad one at its
+        # position.
         if not isinstance(of.value, Decimal if pa.types.is_decimal(kind) else str):
             return Cast(of, kind, at=at)
         try:
@@ -322,13 +326,13 @@ class _Reader:
             raise refused(error.args[0], self._text, at) from error
 
     def _numeral(self, e: Any) -> str | None:
-        """A number as it is written, with the letter of its type, which sqlglot makes a cast."""
+        """Return a number as it is written, with its type suffix, which sqlglot turns into a cast; None for anything else."""
         suffixed = type(e).__name__ in ("Cast", "TryCast")
         inner = e.this if suffixed else e
         if type(inner).__name__ != "Literal":
             return None
         start, end = inner.meta.get("start"), inner.meta.get("end")
-        if start is None:  # 1.5BD arrives as the cast of a text that is nowhere
+        if start is None:  # sqlglot turns 1.5BD into a cast of a text without a position
             return f"{inner.this}BD" if suffixed and inner.is_string else None
         written = self._text[start : end + 1]
         if inner.is_string or suffixed != written[-1:].isalpha():
@@ -358,7 +362,7 @@ class _Reader:
 
 
 def _chain(e: Any) -> list[Any]:
-    """The parts of ``a and b and c``, which may be very many, without descending into the left one each time."""
+    """Return the parts of ``a and b and c`` in a loop: there may be too many for recursion."""
     kind, parts = type(e), []
     while type(e) is kind:
         parts.append(e.expression)
@@ -367,9 +371,9 @@ def _chain(e: Any) -> list[Any]:
 
 
 def _place(e: Any) -> int | None:
-    """Where it begins: the first character of what it is made of."""
+    """Return the position of the first character of an expression, or None."""
     waiting, found = [e], None
-    for _ in range(200):  # of a very long one, roughly
+    for _ in range(200):  # a bound on the work; a very long expression gets an approximate position
         if not waiting:
             break
         each = waiting.pop(0)
@@ -403,7 +407,7 @@ def _double(digits: str, kind: pa.DataType, at: int | None) -> Literal:
 
 
 def refuse_pattern(pattern: str, escape: str, text: str | None = None, at: int | None = None) -> None:
-    """Raise for a pattern that Spark has no meaning for."""
+    """Raise `InputError` for a pattern that has no meaning in Spark."""
     if len(escape) != 1 or escape in "%_":
         raise refused(f"escape wants one character that is no wildcard, not {escape!r}", text, at)
     rest = iter(pattern)

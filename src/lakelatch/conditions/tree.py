@@ -1,4 +1,4 @@
-"""A condition as a tree of values, and the SQL text that says the same."""
+"""A condition as a tree of values, and the SQL text for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ..arguments import brief
 
-# Functions, and how many arguments they take.
+# Functions -> number of arguments; None: any number.
 FUNCTIONS = {
     "abs": 1,
     "coalesce": None,
@@ -47,7 +47,7 @@ _SUFFIX = {pa.int8(): "Y", pa.int16(): "S", pa.int64(): "L"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """Part of a condition. ``at``: where it begins in the text that it was parsed from."""
+    """Part of a condition. ``at``: its position in the text that it was parsed from."""
 
     at: int | None = field(default=None, compare=False, repr=False)
 
@@ -63,7 +63,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Column(Node):
-    """A column, or a field inside of one. ``kind`` is known once it is bound to a schema."""
+    """A column, or a field inside one. ``kind`` is known once it is bound to a schema."""
 
     path: tuple[str, ...]
     kind: pa.DataType | None = field(default=None, compare=False)
@@ -77,7 +77,7 @@ class Literal(Node):
     kind: pa.DataType
 
     def __eq__(self, other: object) -> bool:
-        # By text: NaN is itself, and -0.0 is not 0.0.
+        # Compared by text, so that NaN equals itself, and -0.0 is not 0.0.
         return isinstance(other, Literal) and self.kind == other.kind and _literal_text(self) == _literal_text(other)
 
     def __hash__(self) -> int:
@@ -103,21 +103,21 @@ class Logic(Node):
 
 @dataclass(frozen=True, slots=True)
 class Not(Node):
-    """Null stays null."""
+    """The negation; null stays null."""
 
     of: Node
 
 
 @dataclass(frozen=True, slots=True)
 class IsNull(Node):
-    """Never null itself."""
+    """The test for null; never null itself."""
 
     of: Node
 
 
 @dataclass(frozen=True, slots=True)
 class In(Node):
-    """Equal to one of the literals; null where it is equal to none and one of them is null."""
+    """Equality with one of the literals; null if it equals none and one of them is null."""
 
     of: Node
     choices: tuple[Literal, ...]
@@ -125,7 +125,7 @@ class In(Node):
 
 @dataclass(frozen=True, slots=True)
 class Like(Node):
-    """SQL's pattern, with ``%`` and ``_``."""
+    """A match with SQL's pattern, with ``%`` and ``_``."""
 
     of: Node
     pattern: str
@@ -145,14 +145,14 @@ class Arithmetic(Node):
 
 @dataclass(frozen=True, slots=True)
 class Negate(Node):
-    """The sign turned round."""
+    """The number with the opposite sign."""
 
     of: Node
 
 
 @dataclass(frozen=True, slots=True)
 class Cast(Node):
-    """The same value in another type; an error where that has none."""
+    """The same value in another type; an error if the type has no such value."""
 
     of: Node
     kind: pa.DataType
@@ -167,7 +167,8 @@ class Call(Node):
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """The node and everything below it, from left to right."""
+    """Yield the node and everything below it, from left to right."""
+    # A loop, not recursion: generated conditions have thousands of parts.
     waiting = [node]
     while waiting:
         node = waiting.pop()
@@ -176,7 +177,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def joined(op: str, parts: list[Node], at: int | None = None) -> Node:
-    """``and`` or ``or`` of the parts, without one inside another of its own kind; a single part is itself."""
+    """Return ``and`` or ``or`` of the parts, with nested ones of its own kind flattened; a single part is returned as it is."""
     flat: list[Node] = []
     for each in parts:
         flat += each.all if isinstance(each, Logic) and each.op == op else [each]
@@ -184,7 +185,7 @@ def joined(op: str, parts: list[Node], at: int | None = None) -> Node:
 
 
 def literal(value: Any, at: int | None = None) -> Literal:  # noqa: C901 - one case for each type
-    """A Python value with the type that Spark gives to such a literal. TypeError for a value that has none."""
+    """Return a Python value with the type that Spark gives such a literal. Raises TypeError for a value without one."""
     match value:
         case None:
             return Literal(None, pa.null(), at=at)
@@ -208,6 +209,7 @@ def literal(value: Any, at: int | None = None) -> Literal:  # noqa: C901 - one c
         case date():
             return Literal(value, pa.date32(), at=at)
         case Decimal() if value.is_finite():
+            # Spark gives 1E+3 scale 0, and counts the zeros before the digits of 0.001.
             _, digits, exponent = value.as_tuple()
             assert isinstance(exponent, int)
             if exponent > 0:
@@ -221,7 +223,7 @@ def literal(value: Any, at: int | None = None) -> Literal:  # noqa: C901 - one c
 
 
 def type_name(kind: pa.DataType) -> str:
-    """Spark's name of a type."""
+    """Return Spark's name of a type."""
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     return NAMES.get(kind, str(kind))
@@ -231,9 +233,9 @@ def type_name(kind: pa.DataType) -> str:
 
 
 def text(node: Node) -> str:
-    """SQL that Spark and `parse` read as this condition."""
+    """Return SQL that Spark and `parse` read as this condition."""
     written = _text(node)
-    # The outermost pair of parentheses says nothing.
+    # The outermost pair of parentheses is redundant.
     return written[1:-1] if isinstance(node, Compare | Logic | In | Like | Arithmetic | Not | IsNull) else written
 
 

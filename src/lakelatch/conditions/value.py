@@ -1,4 +1,4 @@
-"""Values that are computed from a row, in the same language as conditions."""
+"""Values computed from a row, in the same language as conditions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Value:
     """A value for each row of one schema. Made by `value_on`; pickles.
 
     Attributes:
-        bound: its tree, with every cast that Spark would add written down.
+        bound: its tree, with every cast that Spark would add.
         kind: its type.
     """
 
@@ -35,25 +35,25 @@ class Value:
     kind: pa.DataType
 
     def of(self, rows: pa.Table) -> pa.ChunkedArray:
-        """The value in each row. `InputError` where one has none, as a division by zero."""
+        """Return the value in each row. Raises `InputError` if one has none, for example a division by zero."""
         return values_of(self.bound, rows)
 
     @property
     def sql(self) -> str:
-        """The same in Spark's SQL."""
+        """The same value in Spark's SQL."""
         return text(self.bound)
 
     @property
     def paths(self) -> frozenset[tuple[str, ...]]:
-        """The columns that it reads, with the fields inside of nested ones."""
+        """The columns that it reads, with the fields inside nested ones."""
         return frozenset(paths_of(self.bound))
 
 
 def value_on(schema: pa.Schema, given: Sql | pc.Expression) -> Value:
-    """The value that a caller gives, on rows of this schema.
+    """Bind the value that a caller gives to this schema.
 
     Raises:
-        InputError: it cannot be read, names no column of the schema, or calculates with types that do not go together.
+        InputError: it cannot be parsed, names an unknown column, or calculates with types that do not match.
     """
     if isinstance(given, Sql):
         return Value(*bind_value(parse(given.text), schema, given.text))

@@ -1,17 +1,17 @@
-"""What becomes of the values of a column when a key has several rows: pure functions over Arrow arrays.
+"""Mergers combine the values of a column when a key has several rows: pure functions over Arrow arrays.
 
-    find("sum")                        the merger of a name, as a table stores it
-    merger.laws(type)                  what holds for it; raises for a type that it can't merge
-    merger.lift(values, type)          what new rows contribute, in the type of the column
-    merger.merge(values, groups)       one value for each group
-    combine(rows, key=..., ...)        one row for each key
+    find("sum")                         the merger of a name, as a table stores it
+    merger.laws(type)                   its laws for a column type; raises for a type that it can't merge
+    merger.lift(values, type)           the contributions of new rows, in the type of the column
+    merger.merge(values, groups)        one value for each group
+    combine(rows, key=..., ...)         one row for each key
 
-These names and their meaning are stable. Stored is the merged value alone: to go on, `combine` takes the stored row
-first and then the contributions of the new ones, in order of arrival.
+These names and their meaning are stable. Only the merged value is stored: to go on, `combine` takes the stored row first and
+then the contributions of the new ones, in order of arrival.
 
-`ordering` sorts the rows of one call. A stored row has the greatest ordering value of all that went into it, so that with
-late rows only mergers that are `Laws.commutative`, and whole rows of the newest, give what all rows at once would give. Tables
-merge `one_by_one`: there `last_non_null` and `last_unless` give the same wherever rows are cut into calls.
+`ordering` sorts the rows of one call. A stored row has the greatest ordering value that went into it. So with late rows only
+whole newest rows and mergers that are `Laws.commutative` give the result of all rows at once. Tables merge `one_by_one`:
+there `last_non_null` and `last_unless` give the same result wherever rows are cut into calls.
 """
 
 from .interface import Groups, Laws, Merger

@@ -1,4 +1,4 @@
-"""What a merger is: a function over Arrow arrays, and the laws that it keeps."""
+"""The interface of a merger: a function over Arrow arrays, and the laws that it keeps."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class Laws:
-    """What holds for ``+``, the merge of two values. `lakelatch.testing.check_merger` tries whether it does.
+    """The laws of ``+``, the merge of two values. `lakelatch.testing.check_merger` checks them.
 
     Attributes:
-        commutative: ``a + b == b + a``. Otherwise the merger needs its rows in order, and takes a late row for a new one.
+        commutative: ``a + b == b + a``. Otherwise the merger needs its rows in order, and mistakes a late row for a new one.
         associative: ``(a + b) + c == a + (b + c)``: values may be merged ahead, by a compaction or in a batch.
         idempotent: ``a + a == a``: a row that arrives twice changes nothing.
     """
@@ -27,7 +27,7 @@ class Laws:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Which rows belong to one key: those of a key stand together, the oldest first, and every key has at least one.
+    """The rows of each key: rows of one key are adjacent, oldest first, and every key has at least one.
 
     Attributes:
         offsets: ``int64[keys + 1]``; the rows of key number ``k`` are ``offsets[k]`` to ``offsets[k + 1] - 1``.
@@ -50,29 +50,29 @@ class Groups:
 
 
 class Merger(Protocol):
-    """Makes one value of the values that a column has in the rows of one key.
+    """Reduces the values that a column has in the rows of one key to one value.
 
-    What is stored is the merged value and nothing else, so a merger must be able to go on from it.
+    Only the merged value is stored, so a merger must be able to continue from it.
     """
 
     def laws(self, kind: pa.DataType) -> Laws:
-        """The laws that hold for a column of this type.
+        """Return the laws for a column of this type.
 
         Raises:
-            InputError: a column of this type can't be merged so.
+            InputError: this merger can't merge a column of this type.
         """
         ...
 
     def lift(self, values: pa.Array, kind: pa.DataType) -> pa.Array:
-        """What each new row contributes, in the type of the column: a count makes 1 of a value, a collection a list of it.
+        """Return each new row's contribution, in the column's type: a count makes 1 of a value, a collection a list of it.
 
         Raises:
-            InputError: these values contribute nothing to a column of this type.
+            InputError: these values cannot contribute to a column of this type.
         """
         ...
 
     def merge(self, values: pa.Array, groups: Groups) -> pa.Array:
-        """One value for each group, in the type of ``values``.
+        """Return one value for each group, in the type of ``values``.
 
         Raises:
             InputError: the result does not fit into the type.

@@ -1,6 +1,6 @@
 """Mergers that keep several values in a list: all of them, the distinct ones, the greatest ones.
 
-A row brings one value, or a list of them. Nulls are left out, as in Spark's ``collect_list``.
+A row brings one value, or a list of them. Nulls are ignored, as in Spark's ``collect_list``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..errors import InputError
 from .interface import Groups, Laws
 from .order import ranks, refuse_unordered
 
-BOUND = 1000  # of a list when nothing else is said: without one a busy key grows until no task can read it
+BOUND = 1000  # the default length of a list: without a bound a busy key grows until no task can read it
 
 
 def _element(kind: pa.DataType, what: str) -> pa.DataType:
@@ -26,10 +26,11 @@ def _element(kind: pa.DataType, what: str) -> pa.DataType:
 
 
 def _listed(values: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
-    """Lists as they are; of another value a list of it alone."""
+    """Return lists as they are, and any other value as a list of itself."""
     element = _element(kind, what)
     if pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
         return values if values.type == kind else values.cast(kind)
+    # A null makes an empty list.
     alone = np.concatenate([[0], np.cumsum(np.asarray(values.is_valid()))])
     return _lists(alone, values.drop_null().cast(element), kind)
 
@@ -40,7 +41,7 @@ def _lists(offsets: npt.NDArray[np.int64], values: pa.Array, kind: pa.DataType) 
 
 
 def _members(values: pa.Array, groups: Groups) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """The elements of all lists without nulls, and for each the number of its group; those of a group stand together."""
+    """Return the elements of all lists without nulls, and each one's group number; elements of a group are adjacent."""
     owner = groups.codes[np.asarray(pc.list_parent_indices(values))]
     flat = values.flatten()
     if flat.null_count:
@@ -50,13 +51,13 @@ def _members(values: pa.Array, groups: Groups) -> tuple[pa.Array, npt.NDArray[np
 
 
 def _kept(flat: pa.Array, owner: npt.NDArray[np.int64], groups: Groups, kind: pa.DataType) -> pa.Array:
-    """The elements as one list for each group."""
+    """Return the elements as one list for each group."""
     offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(groups)))])
     return _lists(offsets, flat, kind)
 
 
 def _places(owner: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Of each element its number in its group, which stands together."""
+    """Return each element's number within its group; groups are adjacent."""
     first = np.concatenate([[True], owner[1:] != owner[:-1]]) if len(owner) else np.zeros(0, bool)
     starts = np.maximum.accumulate(np.where(first, np.arange(len(owner)), 0)) if len(owner) else np.zeros(0, np.int64)
     return np.arange(len(owner)) - starts
@@ -69,7 +70,7 @@ def _refuse_bound(count: int, what: str) -> None:
 
 @dataclass(frozen=True)
 class CollectList:
-    """All values in order; of more than ``count`` the newest."""
+    """All values in order; the newest ``count`` if there are more."""
 
     count: int = BOUND
 
@@ -77,17 +78,18 @@ class CollectList:
         _refuse_bound(self.count, "collect_list")
 
     def laws(self, kind: pa.DataType) -> Laws:
-        """Lists of anything."""
+        """Return the laws; raises unless the column holds lists."""
         _element(kind, "collect_list")
         return Laws(commutative=False, associative=True, idempotent=False)
 
     def lift(self, values: pa.Array, kind: pa.DataType) -> pa.Array:
-        """A list of the value, or the list that it is."""
+        """Return a list of the value, or the list that it is."""
         return _listed(values, kind, "collect_list")
 
     def merge(self, values: pa.Array, groups: Groups) -> pa.Array:
-        """The lists of each group, one after the other."""
+        """Return the lists of each group, one after the other."""
         flat, owner = _members(values, groups)
+        # The newest elements are at the end of a group, so the oldest are cut.
         sizes = np.bincount(owner, minlength=len(groups))
         if (sizes > self.count).any():
             newest = sizes[owner] - _places(owner) <= self.count
@@ -97,7 +99,7 @@ class CollectList:
 
 @dataclass(frozen=True)
 class CollectSet:
-    """The distinct values in ascending order; of more than ``count`` the smallest, so that no order of rows matters.
+    """The distinct values in ascending order; the smallest ``count`` if there are more, so the order of rows does not matter.
 
     -0.0 is 0.0, and all NaN are one, as in Spark.
     """
@@ -108,17 +110,18 @@ class CollectSet:
         _refuse_bound(self.count, "collect_set")
 
     def laws(self, kind: pa.DataType) -> Laws:
-        """Lists of what can be compared."""
+        """Return the laws; raises unless the column holds lists of comparable values."""
         refuse_unordered(_element(kind, "collect_set"), "collect_set")
         return Laws(commutative=True, associative=True, idempotent=True)
 
     def lift(self, values: pa.Array, kind: pa.DataType) -> pa.Array:
-        """A list of the value, or the list that it is."""
+        """Return a list of the value, or the list that it is."""
         return _listed(values, kind, "collect_set")
 
     def merge(self, values: pa.Array, groups: Groups) -> pa.Array:
-        """The union of the lists of each group."""
+        """Return the union of the lists of each group."""
         flat, owner = _members(values, groups)
+        # The order below tells -0.0 from 0.0, which are one value of a set.
         if pa.types.is_floating(flat.type):
             flat = pc.add(flat, pa.scalar(0.0, flat.type))  # -0.0 + 0.0 is 0.0
         return _best(flat, owner, [ranks(flat)], self.count, groups, values.type)
@@ -126,10 +129,10 @@ class CollectSet:
 
 @dataclass(frozen=True)
 class TopN:
-    """The ``count`` greatest values, the greatest first; of structs those with the greatest field ``by``.
+    """The ``count`` greatest values, greatest first; of structs the ones with the greatest field ``by``.
 
-    Equal values stay once, so a row that arrives twice changes nothing. Among equal ``by`` the other fields decide, in the
-    struct's order, so that no order of rows matters. Null is less than anything, NaN greater.
+    Equal values are kept once, so a row that arrives twice changes nothing. Among equal ``by`` the other fields decide, in
+    the struct's order, so the order of rows does not matter. Null is less than anything, NaN greater.
     """
 
     count: int
@@ -141,7 +144,7 @@ class TopN:
             raise InputError(f"top_n(by={self.by!r}): say the name of a field")
 
     def laws(self, kind: pa.DataType) -> Laws:
-        """Lists of what can be compared, or of structs of such."""
+        """Return the laws; raises unless the column holds lists of comparable values, or of structs of them."""
         element = _element(kind, "top_n")
         fields = list(element) if pa.types.is_struct(element) else []
         if self.by is not None and self.by not in [field.name for field in fields]:
@@ -151,17 +154,17 @@ class TopN:
         return Laws(commutative=True, associative=True, idempotent=True)
 
     def lift(self, values: pa.Array, kind: pa.DataType) -> pa.Array:
-        """A list of the value, or the list that it is."""
+        """Return a list of the value, or the list that it is."""
         return _listed(values, kind, "top_n")
 
     def merge(self, values: pa.Array, groups: Groups) -> pa.Array:
-        """The greatest of all lists of each group."""
+        """Return the greatest of all lists of each group."""
         flat, owner = _members(values, groups)
         if pa.types.is_struct(flat.type):
             names = [field.name for field in flat.type]
             names.sort(key=lambda name: name != self.by)  # the others keep their order
             fields = dict(zip([field.name for field in flat.type], flat.flatten(), strict=True))
-            # ~ turns the order round, where a minus would overflow
+            # `~` reverses the order; a minus would overflow for the smallest integer.
             keys = [~ranks(fields[name]) for name in names]
         else:
             keys = [~ranks(flat)]
@@ -176,7 +179,8 @@ def _best(
     groups: Groups,
     kind: pa.DataType,
 ) -> pa.Array:
-    """The distinct elements of each group in ascending order of the keys, the first ``count``."""
+    """Return the first ``count`` distinct elements of each group, in ascending order of the keys."""
+    # Sorting puts equal elements of a group next to each other, so duplicates are found by comparing neighbours.
     order = np.lexsort((*reversed(keys), owner))
     owner = owner[order]
     same = np.zeros(len(order), bool)

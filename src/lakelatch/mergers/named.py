@@ -37,10 +37,10 @@ BUILT_IN: dict[str, Callable[..., Merger]] = {
 
 @cache
 def find(spec: str) -> Merger:
-    """The merger of this name, one of `BUILT_IN` or ``module:Class``, with its arguments in brackets where it has some.
+    """Return the merger of this name, one of `BUILT_IN` or ``module:Class``, with optional arguments in brackets.
 
     Raises:
-        ConfigError: there is no such merger, it takes other arguments, or its module can't be imported here.
+        ConfigError: the merger is unknown, takes other arguments, or its module can't be imported here.
     """
     module, separator, call = spec.partition(":") if _is_path(spec) else ("", "", spec)
     name, args, named = _parsed(call, spec)
@@ -62,13 +62,15 @@ def find(spec: str) -> Merger:
 
 
 def _is_path(spec: str) -> bool:
-    """Whether a colon comes before the arguments, in which there may be one too."""
+    """Return whether a colon comes before the arguments, which may contain colons too."""
     return ":" in spec.partition("(")[0]
 
 
 def _parsed(call: str, spec: str) -> tuple[str, list[Any], dict[str, Any]]:
-    """Name and arguments; these are constants, so that nothing is executed."""
+    """Return name and arguments; arguments are constants, so nothing is executed."""
     try:
+        # A deeply nested text makes Python's parser raise MemoryError or RecursionError; it is refused like any other bad
+        # text.
         tree = ast.parse(call.strip(), mode="eval").body
         if isinstance(tree, ast.Name):
             return tree.id, [], {}
@@ -103,13 +105,13 @@ def _imported(module: str, name: str, spec: str) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class _Guarded:
-    """A merger of somebody else: what it gives is looked at, and ``lift`` may be left out."""
+    """A merger from outside the library: its results are checked, and ``lift`` is optional."""
 
     inner: Any
     spec: str
 
     def laws(self, kind: pa.DataType) -> Laws:
-        """What it says of itself."""
+        """Return its own laws."""
         found = self.inner.laws(kind)
         if not isinstance(found, Laws):
             raise ConfigError(
@@ -118,13 +120,13 @@ class _Guarded:
         return found
 
     def lift(self, values: pa.Array, kind: pa.DataType) -> pa.Array:
-        """Its own, or the values as they are."""
+        """Return its own contributions, or the values as they are if it has no ``lift``."""
         if callable(getattr(self.inner, "lift", None)):
             return self._looked_at(self.inner.lift(values, kind), len(values), kind)
         return values if values.type == kind else values.cast(kind)
 
     def merge(self, values: pa.Array, groups: Groups) -> pa.Array:
-        """Its own result, of which type and length are right."""
+        """Return its own result, after a check of type and length."""
         return self._looked_at(self.inner.merge(values, groups), len(groups), values.type)
 
     def _looked_at(self, found: Any, length: int, kind: pa.DataType) -> pa.Array:

@@ -1,4 +1,4 @@
-"""A total order of the values of any scalar type, as integers: null, then the values, then NaN, as Spark sorts them."""
+"""A total order of the values of any scalar type, as integers: null, then values, then NaN, as Spark sorts them."""
 
 from __future__ import annotations
 
@@ -21,39 +21,40 @@ def refuse_unordered(kind: pa.DataType, what: str) -> None:
 
 
 def ranks(values: pa.Array) -> _Ints:
-    """Of each value a number in the order of the values: equal ones have equal numbers, null is -1 or less than all.
+    """Return a number for each value that preserves the order: equal values have equal numbers, null is less than all.
 
     -0.0 comes before 0.0.
     """
     found = order_of(values)
     if not values.null_count:
         return found
+    # Dense numbers start at 0, so that -1 is less than every value.
     return np.where(np.asarray(values.is_null()), -1, np.unique(found, return_inverse=True)[1].astype(np.int64))
 
 
 def ages(values: pa.Array) -> _Ints:
-    """`ranks` of the values of an ordering column, where -0.0 is 0.0: of the two the later to arrive is the newer."""
+    """Return `ranks` of an ordering column, with -0.0 equal to 0.0: of these two the later to arrive is the newer."""
     if pa.types.is_floating(values.type):
         values = pc.add(values.cast(pa.float64()), 0.0)
     return ranks(values)
 
 
 def in_time(codes: _Ints, order: _Ints) -> npt.NDArray[np.bool_]:
-    """Mark the rows that are newer than each row of their key that arrived before them; the others are late.
+    """Return a mask of the rows that are newer than every row of their key that arrived before them; the others are late.
 
     Args:
-        codes: of each row, in order of arrival, the number of its key.
-        order: the places of the rows by key, then age, so that each is newer than the one before it.
+        codes: for each row, in order of arrival, the number of its key.
+        order: the indexes of the rows by key, then age, so that each is newer than the one before it.
     """
     by_arrival, ages = np.argsort(codes, kind="stable"), np.empty(len(codes), np.int64)
-    ages[order] = np.arange(len(codes))  # of a key all are larger than of the one before it
+    ages[order] = np.arange(len(codes))  # all ages of a key are larger than those of the key before it
     marks = np.empty(len(codes), bool)
     marks[by_arrival] = ages[by_arrival] == np.maximum.accumulate(ages[by_arrival])
     return marks
 
 
 def order_of(values: pa.Array) -> _Ints:
-    """`ranks`, where nulls have any number."""
+    """Return `ranks`, but with any number for nulls."""
     kind = values.type
     if pa.types.is_floating(kind):
         return _float_order(values)
@@ -68,7 +69,7 @@ def order_of(values: pa.Array) -> _Ints:
 
 
 def _float_order(values: pa.Array) -> _Ints:
-    """The bits of a float, read as an integer, have its order, when those of the negative ones are turned round."""
+    """Return the bits of floats as integers in the order of the floats; the bits of negative ones are reversed."""
     numbers = np.asarray(values.cast(pa.float64()).fill_null(0.0), np.float64)
     bits = np.where(np.isnan(numbers), np.nan, numbers).view(np.int64)
     found: _Ints = bits ^ ((bits >> 63) & np.int64(0x7FFF_FFFF_FFFF_FFFF))
@@ -76,6 +77,7 @@ def _float_order(values: pa.Array) -> _Ints:
 
 
 def _dense(values: pa.Array) -> _Ints:
+    # Only the distinct values are sorted.
     encoded = values.dictionary_encode()
     order = np.asarray(pc.sort_indices(encoded.dictionary))
     places = np.empty(len(order), np.int64)

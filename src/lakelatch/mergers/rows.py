@@ -1,4 +1,4 @@
-"""Mergers of whole rows: one row of each key, the joins of what several writers know of a key, and the first N of a key."""
+"""Mergers of whole rows: one row per key, joins of what several writers know of a key, and the first N rows of a key."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def combine(
     ties: Ties = "last",
     one_by_one: bool = False,
 ) -> pa.Table:
-    """One row for each key, in the order in which the keys come first; a column without a merger has the newest row's value.
+    """Return one row per key, in order of first occurrence; a column without a merger has the newest row's value.
 
     Args:
         rows: in order of arrival; columns hold contributions (`Merger.lift`) or merged values.
-        ordering: columns by which a row is newer than another, the first of them first; null is older than any value.
-            Without any the later row is newer.
+        ordering: columns by which a row is newer than another, the first one first; null is older than any value.
+            () makes the later row newer.
         ties: which of two rows with equal ordering values is newer, the one that arrived last or first.
-        one_by_one: ``last_non_null`` and ``last_unless`` give what a call for each row would, with the row that stands first:
-            a late row fills what is not set, and does not replace what another late row has filled.
+        one_by_one: make ``last_non_null`` and ``last_unless`` give the result of one call per row, starting from the first
+            row: a late row fills a missing value, and does not replace a value that another late row filled.
 
     Raises:
         InputError: a merged value does not fit its column's type, which the message names.
@@ -45,13 +45,14 @@ def combine(
     encoded = _array(rows, key).dictionary_encode()
     if encoded.null_count:
         raise InputError(f"{encoded.null_count} rows have no {key}, so that nothing says which belong together")
+    # Codes are numbered by first occurrence, so groups sorted by code keep the order of the keys.
     codes = np.asarray(encoded.indices).astype(np.int64)
     if len(codes) == len(encoded.dictionary) and not mergers:
-        return rows  # a merger brings single values into their form too: a list is cut to its bound
+        return rows  # with mergers even a single row is merged: a list is cut to its bound
     order, groups = _sorted(codes, [_array(rows, name) for name in ordering], ties)
     places = filling = pa.array(order)
     if ordering and one_by_one:
-        # Late rows, the first to arrive at their end, then those in time: the last that sets something stands.
+        # Late rows come first, the earliest arrival last among them, then rows in time: the last one that sets a value wins.
         arrival = np.arange(len(codes))
         filling = pa.array(np.lexsort((np.where(in_time(codes, order), arrival, ~arrival), codes)))
     last = pa.array(order[groups.offsets[1:] - 1])  # a column without a merger needs no sorting of its values
@@ -70,7 +71,7 @@ def combine(
 
 
 def _sorted(codes: npt.NDArray[np.int64], by: Sequence[pa.Array], ties: Ties) -> tuple[npt.NDArray[np.int64], Groups]:
-    """The places of the rows by key, then age; and where each key begins."""
+    """Return the indexes of the rows by key, then age, and the groups of each key."""
     if by:
         arrival = np.arange(len(codes)) if ties == "last" else np.arange(len(codes), 0, -1)
         order = np.lexsort((arrival, *(ages(each) for each in reversed(by)), codes))
@@ -81,9 +82,9 @@ def _sorted(codes: npt.NDArray[np.int64], by: Sequence[pa.Array], ties: Ties) ->
 
 
 def join(rows: pa.Table, how: Literal["left", "right", "inner", "outer"], *, left: str, right: str) -> pa.Table:
-    """The rows that a join of two sources would have, where ``rows`` hold by key what both know of it.
+    """Return the rows that a join of two sources would have; ``rows`` hold by key what both know of it.
 
-    Either source may come first, so rows of one side alone must be stored; a join leaves them out when it is read.
+    Either source may come first, so rows of one side alone must be stored; a join drops them when it is read.
 
     Args:
         left: a column that every row of the left source fills, such as its ordering field; ``right`` the same.
@@ -97,7 +98,7 @@ def join(rows: pa.Table, how: Literal["left", "right", "inner", "outer"], *, lef
 
 
 def top_n_per_key(rows: pa.Table, count: int, *, key: Sequence[str], by: str) -> pa.Table:
-    """Of each key the ``count`` rows with the greatest ``by``, in their order; of equal ones the first. Null is the least.
+    """Return for each key the ``count`` rows with the greatest ``by``, in their order; among equals the first. Null is least.
 
     To keep the rows themselves in one row of the key, use the merger ``top_n``.
     """
@@ -108,6 +109,7 @@ def top_n_per_key(rows: pa.Table, count: int, *, key: Sequence[str], by: str) ->
     codes = np.zeros(rows.num_rows, np.int64)
     for name in key:
         each = np.unique(ranks(_array(rows, name)), return_inverse=True)[1].astype(np.int64)
+        # The combined code is made dense again at every column, so that the product never overflows.
         codes = np.unique(codes * (int(each.max()) + 1) + each, return_inverse=True)[1].astype(np.int64)
     order = np.lexsort((np.arange(len(codes)), ~ages(_array(rows, by)), codes))
     starts = np.cumsum(np.bincount(codes)) - np.bincount(codes)

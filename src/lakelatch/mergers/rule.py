@@ -1,4 +1,4 @@
-"""By which rule the rows of one key become one row: a merger for each column, and which row is newer."""
+"""The rule by which the rows of one key become one row: a merger for each column, and the order of rows."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ EVERY = "*"  # the merger of all columns that name none
 
 @dataclass(frozen=True)
 class Rule:
-    """What a table says of its rows. Pickles.
+    """The merge settings of a table. Pickles.
 
     Attributes:
-        columns: column -> name of its merger (`find`); `EVERY` is for those that are not named.
-        ordering: columns by which one row is newer than another; without any the later one is.
+        columns: column -> name of its merger (`find`); `EVERY` stands for all columns not named.
+        ordering: columns by which one row is newer than another; () makes the later one newer.
         ties: which of two rows with equal ordering values is newer.
-        fixed: columns that are the same in all rows of a key, or say which is newer: they have no merger.
+        fixed: columns without a merger, because all rows of a key share their value or they order rows.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -35,12 +35,12 @@ class Rule:
 
     @property
     def as_hudi(self) -> bool:
-        """Whether every reader of a log file would follow it."""
+        """True if every reader of a log file follows this rule."""
         return self.plain and (self.ties == "last" or not self.ordering)
 
     @property
     def plain(self) -> bool:
-        """Whether the newest row stands as it is."""
+        """True if the newest row wins as a whole."""
         return not self.columns
 
     @cached_property
@@ -48,15 +48,15 @@ class Rule:
         return {name: find(spec) for name, spec in self.columns.items()}
 
     def merger(self, column: str) -> Merger | None:
-        """The merger of a column; None: it has the newest row's value."""
+        """Return the merger of a column; None: it takes the newest row's value."""
         if column in self.fixed or column in self.ordering:
             return None
         return self._found.get(column, self._found.get(EVERY))
 
     def refuse(self, schema: pa.Schema | None) -> None:
-        """Raise `ConfigError` where rows can't be merged so, in a table with these columns; None: nobody knows them yet.
+        """Raise `ConfigError` if a table with these columns can't merge by this rule; ``schema`` None: columns not known yet.
 
-        A merger that can't be imported here, of a package that is not installed, is one reason.
+        A merger that can't be imported here, because its package is not installed, is one reason.
         """
         for name, spec in self.columns.items():
             try:
@@ -93,10 +93,10 @@ class Rule:
             )
 
     def merges_ahead(self, schema: pa.Schema) -> bool:
-        """Whether rows may be merged with each other before they meet the stored one.
+        """Return whether rows may be merged with each other before they meet the stored one.
 
-        Not by a merger that takes rows in order, where an ordering field gives it: of (2, null) and (1, "late") it makes
-        (2, "late"), which is not what a stored row of time 2 may be overwritten with.
+        A merger that needs rows in order must not, where an ordering field gives the order: of (2, null) and (1, "late") it
+        makes (2, "late"), which must not overwrite a stored row of time 2.
         """
         return not self.ordering or all(
             merger is None or isinstance(merger, Last) or merger.laws(each.type).commutative
@@ -105,13 +105,13 @@ class Rule:
         )
 
     def commutes(self, schema: pa.Schema) -> bool:
-        """Whether the order in which rows arrive makes no difference."""
+        """Return whether the order in which rows arrive makes no difference."""
         rest = [each for each in schema if each.name not in self.fixed]
         mergers = [(self.merger(each.name), each.type) for each in rest]
         return all(merger is not None and merger.laws(kind).commutative for merger, kind in mergers)
 
     def lifted(self, rows: pa.Table) -> pa.Table:
-        """The rows with what each contributes (`Merger.lift`)."""
+        """Return the rows with each value replaced by its contribution (`Merger.lift`)."""
         for place, column in enumerate(rows.schema):
             if (merger := self.merger(column.name)) is not None:
                 values = rows.column(place).combine_chunks()
@@ -119,8 +119,9 @@ class Rule:
         return rows
 
     def one_of_each(self, rows: pa.Table, key: str) -> pa.Table:
-        """One row for each key, as if each were merged by itself. ``rows`` come in order of arrival, and hold contributions; the
-        first of a key may be a merged one.
+        """Return one row per key, as if rows were merged one by one.
+
+        ``rows`` are in order of arrival and hold contributions; the first one of a key may be a merged row.
         """
         mergers = {name: merger for name in rows.column_names if (merger := self.merger(name)) is not None}
         return combine(rows, key=key, mergers=mergers, ordering=self.ordering, ties=self.ties, one_by_one=True)

@@ -1,4 +1,4 @@
-"""Mergers that add up: sums, and counts."""
+"""Mergers that add up: sums and counts."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .interface import Groups, Laws
 
 _LIMB = np.int64(0xFFFF_FFFF)
 _EXACT = Laws(commutative=True, associative=True, idempotent=False)
-# A float forgets digits with every addition, so the last ones depend on the order.
+# Float addition rounds, so the last digits of a sum depend on the order.
 _ROUNDED = Laws(commutative=True, associative=False, idempotent=False)
 
 
 @dataclass(frozen=True)
 class Sum:
-    """The sum in the column's own type: nulls are left out, NaN stays NaN, and what does not fit is refused."""
+    """The sum in the column's own type: nulls are ignored, NaN stays NaN, and an overflow is refused."""
 
     def laws(self, kind: pa.DataType) -> Laws:
-        """Integers and decimals; floats, whose sum is not associative."""
+        """Return the laws; integers and decimals add exactly, floats are not associative. Raises for other types."""
         if pa.types.is_float32(kind) or pa.types.is_float64(kind):
             return _ROUNDED
         if pa.types.is_integer(kind) or pa.types.is_decimal128(kind):
@@ -31,11 +31,11 @@ class Sum:
         raise InputError(f"sum adds numbers, and the column holds {kind}")
 
     def lift(self, values: pa.Array, kind: pa.DataType) -> pa.Array:
-        """The values as they are."""
+        """Return the values as they are."""
         return values if values.type == kind else values.cast(kind)
 
     def merge(self, values: pa.Array, groups: Groups) -> pa.Array:
-        """The sum of each group; null where all values are.
+        """Return the sum of each group; null if all values are.
 
         Raises:
             InputError: a sum does not fit into the type.
@@ -45,36 +45,39 @@ class Sum:
         none = ~np.logical_or.reduceat(np.asarray(values.is_valid()), groups.starts)
         kind = values.type
         if pa.types.is_floating(kind):
+            # Floats are summed as doubles and rounded once at the end.
             numbers = np.asarray(values.cast(pa.float64()).fill_null(-0.0))  # -0.0 + x is x, also for -0.0
             with np.errstate(over="ignore", invalid="ignore"):
                 total = np.add.reduceat(numbers, groups.starts).astype(kind.to_pandas_dtype())
             return pa.array(total, mask=none)
+        # Summed in pieces of 32 bits, a column of up to 2^31 values cannot overflow before the check at the end.
         limbs = [np.add.reduceat(limb, groups.starts) for limb in _limbs(values)]
         return _of_limbs(limbs, kind, none)
 
 
 @dataclass(frozen=True)
 class Count:
-    """How many values were not null. The column holds an integer; rows may bring a value of any type."""
+    """The number of values that were not null. The column holds an integer; rows may bring a value of any type."""
 
     def laws(self, kind: pa.DataType) -> Laws:
-        """Integers."""
+        """Return the laws; raises for anything but integers."""
         if not pa.types.is_integer(kind):
             raise InputError(f"count keeps an integer, and the column holds {kind}")
         return _EXACT
 
     def lift(self, values: pa.Array, kind: pa.DataType) -> pa.Array:
-        """1 for each value, 0 for a null."""
+        """Return 1 for each value, 0 for a null."""
         return values.is_valid().cast(pa.uint8()).cast(kind)
 
     def merge(self, values: pa.Array, groups: Groups) -> pa.Array:
-        """The sum of the counts."""
+        """Return the sum of the counts."""
         return Sum().merge(values.fill_null(0), groups)
 
 
 def _limbs(values: pa.Array) -> list[npt.NDArray[np.int64]]:
-    """Each value as digits of 32 bits, the lowest first; the last one has the sign. Null is zero."""
+    """Return each value as 32-bit digits, lowest first; the last one carries the sign. Null is zero."""
     if pa.types.is_decimal(values.type):
+        # A decimal is stored as two little-endian words of 64 bits.
         filled = values.fill_null(pa.scalar(0, values.type))
         words = np.frombuffer(filled.buffers()[1], np.int64)[2 * filled.offset : 2 * (filled.offset + len(filled))]
         low, high = words[0::2], words[1::2]
@@ -87,7 +90,8 @@ def _limbs(values: pa.Array) -> list[npt.NDArray[np.int64]]:
 
 
 def _of_limbs(limbs: list[Any], kind: pa.DataType, none: npt.NDArray[np.bool_]) -> pa.Array:
-    """Numbers of the type; raises `InputError` where one does not fit."""
+    """Return numbers of the type; raise `InputError` if one does not fit."""
+    # Carry each digit's excess into the next one.
     for number in range(len(limbs) - 1):
         limbs[number + 1] = limbs[number + 1] + (limbs[number] >> 32)
         limbs[number] = limbs[number] & _LIMB
@@ -107,6 +111,7 @@ def _of_limbs(limbs: list[Any], kind: pa.DataType, none: npt.NDArray[np.bool_]) 
         raise InputError(f"a sum has more digits than {kind} holds; give the column more, or a smaller contribution")
     unsigned = kind == pa.uint64()
     limit = 2**32 if unsigned else 2**31
+    # The carry is in the last digit now: beyond this limit the sum does not fit into 64 bits.
     fits = (limbs[1] < limit) & (limbs[1] >= (0 if unsigned else -limit))
     total = limbs[0].astype(np.uint64) | (limbs[1].astype(np.uint64) << np.uint64(32))
     try:

@@ -1,8 +1,7 @@
-"""Columns of a stream that have a merger: what events contribute to them, and which mergers can be there.
+"""Columns of a stream with a merger: the contributions of events, and the mergers that are possible.
 
-Events come late, and some are compacted before others arrive. So a merger has to give the same whatever the order, and
-whether or not a compaction has merged some of the values ahead. A null contributes nothing: a row that was emptied before a
-compaction has one after it.
+Events come late, and a compaction may merge some before others arrive. So a merger must give the same result in any order,
+with or without compactions in between. A null contributes nothing: after a compaction an emptied row has one.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from ..mergers import Count, Groups, Laws, Merger, Sum, find
 from .declaration import Stream, scalar
 
 _WANTED = ("order", "one_at_a_time", "compaction", "replay")
-_SHARE = 1000  # so many of the largest contributions fit into a sum, because nobody sees the total who adds to it
-_DIGITS = 18  # of a decimal that has room for that
+_SHARE = 1000  # a sum has room for this many of the largest contributions, because writers add without seeing the total
+_DIGITS = 18  # the digits of a decimal with room for that
 
 
 @dataclass(frozen=True)
@@ -33,17 +32,18 @@ class Contributed:
     inner: Merger
 
     def laws(self, kind: pa.DataType) -> Laws:
-        """Its own."""
+        """Return the inner merger's laws."""
         return self.inner.laws(kind)
 
     def lift(self, values: pa.Array, kind: pa.DataType) -> pa.Array:
-        """Its own."""
+        """Return the inner merger's contributions."""
         return self.inner.lift(values, kind)
 
     def merge(self, values: pa.Array, groups: Groups) -> pa.Array:
-        """What it makes of the values that are there; null where none is."""
+        """Return the inner merger's result for the values that are not null; null for a group without any."""
         if not values.null_count or not len(groups):
             return self.inner.merge(values, groups)
+        # Nulls are dropped before the merge, and with them groups that have nothing else; these are null in the result.
         counts = np.add.reduceat(np.asarray(values.is_valid()).astype(np.int64), groups.starts)
         some = counts > 0
         if not some.any():
@@ -53,17 +53,17 @@ class Contributed:
 
 
 def mergers_of(stream: Stream, columns: Iterable[str]) -> dict[str, Contributed]:
-    """The mergers of those of the columns that have one. `ConfigError` when one cannot be imported here."""
+    """Return the mergers of the columns that have one. Raises `ConfigError` if one cannot be imported here."""
     specs = dict(stream.merge)
     return {column: Contributed(find(specs[column])) for column in columns if column in specs}
 
 
 def lifted(stream: Stream, rows: pa.Table) -> pa.Table:
-    """The rows with what each contributes.
+    """Return the rows with each value replaced by its contribution.
 
     Raises:
         ConfigError: a merger cannot be imported here.
-        InputError: a value contributes nothing, or too much.
+        InputError: a value cannot contribute, or is too large.
     """
     for name, merger in mergers_of(stream, rows.column_names).items():
         place = rows.schema.get_field_index(name)
@@ -98,7 +98,7 @@ def _refuse_too_much(column: str, merger: Merger, values: pa.Array) -> None:
 
 
 def needs_batch(stream: Stream, schema: pa.Schema) -> str:
-    """The column to which an event would contribute twice that comes twice; "" when there is none."""
+    """Return a column to which a repeated event would contribute twice; "" if there is none."""
     for name, merger in mergers_of(stream, [column for column in stream.columns if column in schema.names]).items():
         if not merger.laws(schema.field(name).type).idempotent:
             return name
@@ -125,7 +125,7 @@ def refuse_mergers(stream: Stream, schema: pa.Schema) -> None:
                 column=column,
                 merger=spec,
             )
-        # Trying its laws costs more than all else that a declaration does; each job that starts declares its stream again.
+        # Checking laws costs more than the rest of a declaration, and each job that starts declares its stream again: cache it.
         broken = (_broken if merger.inner.__hash__ is None else _broken_once)(merger, kind, said, f"{spec} of {kind}")
         if broken:
             raise InputError(f"{what} can't have the merger {spec}: {broken}", column=column, merger=spec)
@@ -139,7 +139,7 @@ def _broken(merger: Contributed, kind: pa.DataType, said: Laws, name: str) -> st
         tried = Tried(*subject_of(merger, kind), Laws(True, True, said.idempotent), event_time=False, name=name)
         found: Broken | None = next(iter(tried.broken(_WANTED)), None)
     except InputError:
-        found = None  # no values of the type are known: what it says has to do
+        found = None  # no sample values of the type: trust its own laws
     if found is None and said.commutative and said.associative:
         return ""
     law = found.law if found else "order" if not said.commutative else "compaction"

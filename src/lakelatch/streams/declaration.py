@@ -1,4 +1,4 @@
-"""What a table says of a stream: its columns, the column that orders its events, and what its deletes do."""
+"""The declaration of a stream: its columns, the column that orders its events, and the effect of its deletes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ..hudi.table import COMMIT_TIME_ORDERING, META_COLUMNS, TableConfig, refuse
 ROW, CLEAR, IGNORE = ON_DELETE = ("row", "clear", "ignore")
 KEEP, WRITE = NULL = ("keep", "write")
 _WORDS = {"on_delete": ON_DELETE, "null": NULL}
-IGNORE_DEFAULTS = "IGNORE_DEFAULTS"  # Hudi's name for: a null keeps what was there
+IGNORE_DEFAULTS = "IGNORE_DEFAULTS"  # Hudi's name for: a null keeps the old value
 _VERSION = 9  # the first with that mode
 
 
 @dataclass(frozen=True, slots=True)
 class Default:
-    """What a column holds in rows that appear, or are cleared, by commits that complete after ``since``."""
+    """The value of a column in rows that appear, or are cleared, by commits that complete after ``since``."""
 
     column: str
     value: bool | int | float | str
@@ -35,13 +35,13 @@ class Stream:
 
     Attributes:
         name: by which it is written.
-        columns: its values, which no other stream writes.
-        ordering: the column by whose value a later event replaces an earlier one; also of this stream alone.
-        on_delete: what its deletes do: ``row`` takes the row away, ``clear`` empties the stream's columns, ``ignore`` nothing.
-        null: ``keep``: a null leaves the value that was there. ``write``: it takes its place.
-        foreign_readers: whether Hudi's own readers shall see what they can see of it before a compaction.
-        defaults: what stands in columns that no event has set.
-        merge: columns and their mergers; the others have the value of the newest event.
+        columns: its value columns, which no other stream writes.
+        ordering: the column whose value decides which event is newer; it belongs to this stream alone.
+        on_delete: the effect of its deletes: ``row`` removes the row, ``clear`` empties the stream's columns, ``ignore`` nothing.
+        null: ``keep``: a null keeps the old value. ``write``: it replaces it.
+        foreign_readers: True if Hudi's own readers are to see what they can of it before a compaction.
+        defaults: the values of columns that no event has set.
+        merge: columns and their mergers; other columns have the newest event's value.
     """
 
     name: str
@@ -59,12 +59,12 @@ class Stream:
         return (self.ordering, *self.columns)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for a log entry. Without ``merge`` earlier versions of this library know it."""
+        """Return plain values for a log entry. Earlier versions of this library read it if ``merge`` is absent."""
         return {name: value for name, value in asdict(self).items() if name != "merge" or value}
 
     @classmethod
     def from_json(cls, value: Any) -> Stream:
-        """The reverse of `to_json`. `ConfigError` for what is no declaration."""
+        """Reverse `to_json`. Raises `ConfigError` for anything else."""
         try:
             made = cls(
                 **value
@@ -94,10 +94,10 @@ def declared(
     merge: Mapping[str, str] | None = None,
     foreign_readers: Any = True,
 ) -> Stream:
-    """The declaration that these arguments of `Table.stream` make; nothing of it is compared with a table yet.
+    """Return the declaration that these arguments of `Table.stream` make; it is not compared with a table yet.
 
     Raises:
-        InputError: one of them is no name, word or value.
+        InputError: an argument is no name, word or value.
     """
     if isinstance(ordering, list | tuple):
         raise InputError(
@@ -136,7 +136,7 @@ def declared(
 
 
 def _mergers(merge: Any, columns: Collection[str]) -> tuple[tuple[str, str], ...]:
-    """As they are stored; ``last`` is what a column has without one."""
+    """Return mergers as they are stored; ``last`` is left out, because it is the rule without a merger."""
     pairs = dict(merge) if isinstance(merge, Mapping) else {}
     if not (merge is None or isinstance(merge, Mapping)) or not all(isinstance(v, str) and v for v in pairs.values()):
         raise InputError(
@@ -171,9 +171,9 @@ def _plain(column: Any, value: Any) -> Any:
 
 
 def refuse_incomplete(name: Any, said: Mapping[str, Any]) -> None:
-    """Raise `InputError` for arguments of `Table.stream` that declare something, where no columns are named.
+    """Raise `InputError` for arguments of `Table.stream` that declare something while no columns are named.
 
-    Without columns the stream is opened as it was declared, and what else is said would be passed over.
+    Without columns the stream is opened as declared, and these arguments would be silently ignored.
 
     Args:
         said: each of these arguments and its value.
@@ -187,17 +187,18 @@ def refuse_incomplete(name: Any, said: Mapping[str, Any]) -> None:
 
 
 def joined(streams: Sequence[Stream], wanted: Stream, *, since: str, table: str) -> tuple[Stream, ...]:
-    """All streams of a table with this one, which may be new, or one of them with more columns.
+    """Return all streams of a table with ``wanted``, which is new or an existing one with more columns.
 
     Args:
-        since: the newest time of the table; what has completed until then knows nothing of new defaults.
+        since: the newest time of the table; new defaults do not apply to commits completed until then.
 
     Raises:
-        InputError: it is declared otherwise already, or another stream has one of its columns.
+        InputError: it is already declared differently, or another stream has one of its columns.
     """
     old = next((each for each in streams if each.name == wanted.name), None)
     if old is not None:
         wanted = _extended(old, wanted, table, streams)
+    # A known default keeps its time: rows that appeared since then were created with it.
     known = {each.column: each for each in old.defaults} if old else {}
     defaults = tuple(known.get(each.column) or replace(each, since=since) for each in wanted.defaults)
     made, others = replace(wanted, defaults=defaults), [each for each in streams if each.name != wanted.name]
@@ -230,6 +231,7 @@ def _extended(old: Stream, wanted: Stream, table: str, streams: Sequence[Stream]
         )
     more = tuple(each for each in wanted.columns if each not in old.columns)
     new = tuple(each for each in wanted.defaults if each.column in more)
+    # A stream without mergers keeps no floor at which it was emptied, so it cannot be computed afterwards.
     emptied = old.on_delete != IGNORE or any(each.on_delete == ROW for each in streams)
     if wanted.merge and not old.merge and emptied:
         raise InputError(
@@ -241,7 +243,7 @@ def _extended(old: Stream, wanted: Stream, table: str, streams: Sequence[Stream]
 
 
 def described(stream: Stream) -> str:
-    """The declaration in words."""
+    """Return the declaration in words."""
     more = [f"null {stream.null}"] * (stream.null != KEEP) + ["for our readers alone"] * (not stream.foreign_readers)
     defaults = [f"{each.column} = {each.value!r} by default" for each in stream.defaults]
     mergers = [f"{column} merged by {merger}" for column, merger in stream.merge]
@@ -253,7 +255,7 @@ def described(stream: Stream) -> str:
 
 
 def refuse_table(config: TableConfig, table: str, *, buckets: int | None, rules: bool) -> None:
-    """Raise `ConfigError` for a table that cannot have streams, with what it would have to be."""
+    """Raise `ConfigError` for a table that cannot have streams, with the properties that it would need."""
     lacks = [
         (not config.merge_on_read, 'be merge-on-read (type="merge_on_read")'),
         (config.version < _VERSION, f"have version {_VERSION} (table_version={_VERSION})"),
@@ -314,10 +316,10 @@ _ORDERS = (
 
 
 def scalar(default: Default, kind: pa.DataType) -> pa.Scalar:
-    """The default in the type of its column.
+    """Return the default in the type of its column.
 
     Raises:
-        InputError: it cannot be held unchanged.
+        InputError: the type cannot hold it unchanged.
     """
     fits = isinstance(default.value, str) or pa.types.is_boolean(kind) == isinstance(default.value, bool)
     try:
@@ -331,7 +333,7 @@ def scalar(default: Default, kind: pa.DataType) -> pa.Scalar:
 
 
 def of_name(streams: Iterable[Stream], name: str, table: str) -> Stream:
-    """The stream of that name. Raises `InputError` naming those that there are."""
+    """Return the stream of that name. Raises `InputError` naming the known ones."""
     for each in streams:
         if each.name == name:
             return each
@@ -342,6 +344,6 @@ def of_name(streams: Iterable[Stream], name: str, table: str) -> Stream:
 
 
 def shared_columns(streams: Iterable[Stream], columns: Collection[str]) -> list[str]:
-    """Those of the columns that no stream has: keys, partitions, and columns that nobody writes."""
+    """Return the columns that no stream has: keys, partitions, and columns that nobody writes."""
     own = {column for each in streams for column in each.own}
     return [column for column in columns if column not in own]

@@ -1,7 +1,7 @@
 """The events of a file slice's log files, in slot order: blocks of one stream each.
 
-Slot order is the order of C, because a commit's C is picked at its slot, larger than every one before it. T says nothing: a
-writer that began early may land late, and a compaction holds exactly the commits before its slot.
+Slot order is the order of C, because a commit's C is chosen at its slot, larger than every one before it. T does not order
+events: a writer that began early may commit late, and a compaction holds exactly the commits before its slot.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .notes import DELETED, BlockNote
 
 @dataclass(frozen=True)
 class Events:
-    """The rows of one block. ``log`` tells T and C of its commit, ``schema`` all columns of the table then."""
+    """The rows of one block. ``log`` has T and C of its commit, ``schema`` all columns of the table at that time."""
 
     stream: Stream
     note: BlockNote
@@ -44,20 +44,21 @@ def events_of(
     """Yield the blocks of log files in slot order.
 
     Args:
-        columns: of the values, those that are read; None: all. Meta columns and ordering columns always are.
-        strict: raise for a torn block, which readers leave out.
+        columns: the value columns to read; None: all. Meta columns and ordering columns are always read.
+        strict: raise for a torn block, which readers skip.
 
     Raises:
         CorruptTableError: a block cannot be decoded.
         StorageError: a file is gone.
-        UnsupportedTableError: a block that no stream wrote.
+        UnsupportedTableError: no stream wrote a block.
     """
     for log in sorted(logs, key=slot_order):
-        said = False  # a delete of a stream is said twice: in a way that only Hudi's readers look at, too
+        said = False  # a stream's delete is written twice; the second block is for Hudi's readers only
         for block in read_blocks(body_of(store, log), log.path):
             if isinstance(block, Torn):
                 told_of_torn(block, strict=strict)
                 continue
+            # A block that names another commit than its file belongs to no commit of this file, and readers skip it.
             if block.instant != log.instant or (block.kind == DELETE and said):
                 continue
             events = _read(block, streams, log, columns)
@@ -66,7 +67,7 @@ def events_of(
 
 
 def slot_order(log: LogFile) -> tuple[str, int, str]:
-    """Sort key of log files: the slots of their commits, then the writes of one commit."""
+    """Return the sort key of log files: the slots of their commits, then the writes of one commit."""
     return (log.completed, log.version, log.write_token)
 
 
@@ -96,6 +97,7 @@ def _read(block: Block, streams: Sequence[Stream], log: LogFile, columns: Collec
             feature="streams",
         )
     stream = of_name(streams, note.stream, f"the table of log file {block.path}")
+    # A block has all columns of the table, because Hudi's readers need them. Only those named in its note carry values.
     carried = {*META_COLUMNS, stream.ordering, *note.columns}
     carried |= set(file.schema_arrow.names) - {column for each in streams for column in each.own}
     wanted = [

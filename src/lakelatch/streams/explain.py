@@ -1,6 +1,6 @@
-"""What made one row: every event of its key that is still in log files, an event at a time, and where each value is from.
+"""The history of one row: every event of its key that is still in log files, and the source of each value.
 
-These are the rules of `merge`, told row by row instead of column by column; a test holds the two together.
+The rules are those of `merge`, applied row by row instead of column by column; a test holds the two together.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Event:
 
     Attributes:
         instant, completion: T and C of its commit.
-        counted: whether it did something; otherwise the stream had a larger ordering value then.
-        late: it had one, and the event has contributed to columns with a merger all the same.
+        counted: True if it had an effect; otherwise the stream already had a larger ordering value.
+        late: True if the stream had a larger one, and the event contributed to columns with a merger all the same.
     """
 
     stream: str
@@ -52,13 +52,13 @@ class Cell:
     """One column of the row.
 
     Attributes:
-        stream: whose column it is; "" for one of all, such as the key.
-        ordering: of the event that set it; of a value in the base file the stream's newest one there.
+        stream: the stream that owns the column; "" for a shared one, such as the key.
+        ordering: the ordering value of the event that set it; for a value in the base file the stream's newest one there.
         instant, completion: T and C of the commit that set it; C is "" for a value that is in the base file.
-        why: how it came there.
-        beat: what stood there before, oldest first: values with their T.
-        parts: of a column with a merger, what the value is made of, in slot order: values with their ordering values and T. A
-            default has neither, and what a base file has of it no ordering value.
+        why: the reason in words.
+        beat: the earlier values with their T, oldest first.
+        parts: for a column with a merger, its contributions in slot order: values with their ordering values and T. A
+            default has neither, and a base file's value has no ordering value.
     """
 
     column: str
@@ -74,7 +74,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class RowHistory:
-    """A key of a table: ``cells`` of its row, none where there is no row, and the events that are not compacted yet."""
+    """A key of a table: ``cells`` of its row, () if there is no row, and the events that are not compacted yet."""
 
     partition: str
     file_id: str
@@ -92,17 +92,17 @@ class _Row:
     kinds: dict[str, pa.DataType] = field(default_factory=dict)
 
     def empty(self, stream: Stream) -> None:
-        """What is older does not contribute any more."""
+        """Record that older events of the stream do not contribute any more."""
         if stream.merge and stream.name in self.newest:
             self.emptied[stream.name] = self.newest[stream.name]
 
 
 def explained(store: Store, streams: Sequence[Stream], group: FileSlice, key: str) -> RowHistory | None:
-    """What made the row of a record key in a slice; None where nothing is known of that key there.
+    """Return the history of a record key's row in a slice; None if the slice knows nothing of the key.
 
     Raises:
         ConfigError: a merger cannot be imported here.
-        TableError: what events have contributed does not fit together.
+        TableError: the contributions of events do not fit together.
     """
     row, events = _of_base(store, streams, group, key), []
     for block in events_of(store, streams, group.logs):
@@ -111,6 +111,7 @@ def explained(store: Store, streams: Sequence[Stream], group: FileSlice, key: st
             stream, kind, log = block.stream, block.note.kind, block.log
             order, before = values[stream.ordering], row.newest.get(stream.name)
             floor = row.emptied.get(stream.name)
+            # Of equal ordering values the event of the later slot wins, as in `merge`.
             wins = before is None or bool(order >= before)
             late = bool(not wins and stream.merge and kind == UPSERT and (floor is None or order >= floor))
             events.append(Event(stream.name, kind, order, log.instant, log.completed, wins or late, late))
@@ -159,7 +160,7 @@ def _merges(streams: Sequence[Stream], column: str) -> bool:
 
 
 def _contribute(row: _Row, stream: Stream, columns: Sequence[str], values: dict[str, Any], log: LogFile) -> None:
-    """What one event adds to the columns with a merger; the value is made at the end."""
+    """Add one event's contributions to the columns with a merger; the value is computed at the end."""
     order = values[stream.ordering]
     for name in columns:
         if name in dict(stream.merge) and values.get(name) is not None:
@@ -214,14 +215,14 @@ def _put(row: _Row, streams: Sequence[Stream], order: Any, log: LogFile, column:
     old = row.cells.get(column)
     beat = (*old.beat, (old.value, old.instant)) if old else ()
     parts: tuple[tuple[Any, Any, str], ...] = ()
-    if _merges(streams, column):  # begins anew
+    if _merges(streams, column):  # an emptied column starts from no contributions
         beat, parts = (), () if value is None else ((value, None, ""),)
     owner = _owner(streams, column)
     row.cells[column] = Cell(column, value, owner, order, log.instant, log.completed, why, beat, parts)
 
 
 def _defaults(row: _Row, streams: Sequence[Stream], log: LogFile) -> dict[str, Any]:
-    """What stands in columns that a commit has emptied."""
+    """Return the values of columns in a row that this commit creates or clears."""
     defaults = [each for one in streams for each in one.defaults if each.since < log.completed]
     return {
         each.column: scalar(each, row.kinds[each.column]).as_py() if each.column in row.kinds else each.value
@@ -230,7 +231,7 @@ def _defaults(row: _Row, streams: Sequence[Stream], log: LogFile) -> dict[str, A
 
 
 def _cells(row: _Row, streams: Sequence[Stream], group: FileSlice) -> list[Cell]:
-    """Of all columns, also those that nothing has set in this row."""
+    """Return the cells of all columns, also of those that nothing has set in this row."""
     cells = dict(row.cells)
     for each in streams:
         order = row.newest.get(each.name)

@@ -1,4 +1,4 @@
-"""Events of one batch that have the same key, made fewer before they are written."""
+"""Folding: events of one batch with the same key are reduced before they are written."""
 
 from __future__ import annotations
 
@@ -15,26 +15,28 @@ from .notes import UPSERT
 
 
 def folded(rows: pa.Table, stream: Stream, kind: str = UPSERT) -> pa.Table:
-    """The events without those that change nothing, whatever the table holds: they do what each would do after the other.
+    """Return the events without those that change nothing, whatever the table holds. The result is as if all were applied in
+    turn.
 
-    An event is late where one of a larger ordering value came before it. Of the others the last one counts, and those before it
-    fill its nulls where a null keeps what was there. They stay rows of their own, in the order of their ordering values: an older
+    An event is late if one with a larger ordering value came before it. Of the others the last one counts, and earlier ones
+    fill its nulls where a null keeps the old value. They stay separate rows, in the order of their ordering values: an older
     one may be too old for the table, and then so is what it would fill.
 
-    In a stream with mergers there is one row for each ordering value, with what all events of that value contribute, late
-    ones too, and nothing else of these; those of a key stand one after the other, the newest last.
+    A stream with mergers has one row per ordering value, with the contributions of all events of that value, late ones
+    included. Rows of a key are adjacent, the newest last.
 
     Args:
-        rows: in the order in which they arrived.
+        rows: in order of arrival.
 
     Raises:
         ConfigError: a merger cannot be imported here.
-        InputError: a value contributes nothing or too much, or several do not fit together.
+        InputError: a value cannot contribute or is too large, or several do not fit together.
     """
     merging, keeps = kind == UPSERT and bool(stream.merge), kind == UPSERT and stream.null == KEEP
     if merging:
         rows = lifted(stream, rows)
     codes = np.asarray(pc.dictionary_encode(_array(rows, RECORD_KEY)).indices).astype(np.int64)
+    # Without a repeated key there is nothing to fold; a merger still needs its rows in groups.
     if not len(codes) or (not merging and int(codes.max()) + 1 == len(codes)):
         return rows
     age = ages(_array(rows, stream.ordering))
@@ -44,6 +46,7 @@ def folded(rows: pa.Table, stream: Stream, kind: str = UPSERT) -> pa.Table:
         order = order[counts[order]]
     by_key, by_age = codes[order], age[order]
     new = np.append([True], by_key[1:] != by_key[:-1])
+    # A fill must not travel with a newer ordering value, so rows of different ordering values stay apart.
     if merging or keeps:
         new[1:] |= by_age[1:] != by_age[:-1]
     starts = np.flatnonzero(new)
@@ -65,6 +68,7 @@ def folded(rows: pa.Table, stream: Stream, kind: str = UPSERT) -> pa.Table:
             places[name] = np.where(newest >= starts, order[newest], -1)
             filled = np.flatnonzero(newest >= starts)
             needed[filled[np.append(owner[filled][1:] != owner[filled][:-1], [True])[: len(filled)]]] = True
+    # `needed` marks the winner of each key, and older rows that fill one of its nulls.
     kept = np.flatnonzero(needed)
     if not merging:
         kept = kept[np.argsort(last[kept])]  # as the rows came

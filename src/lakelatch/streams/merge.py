@@ -1,17 +1,18 @@
-"""The rows of a file slice after the events of its streams, one block after the other in slot order.
+"""The rows of a file slice after the events of its streams, applied block by block in slot order.
 
-    upsert    of the stream's columns, where its ordering value is not smaller than the newest one of that key and stream;
-              a key without a row gets one, with the defaults of all streams
-    clear     the stream's columns are as in a new row, under the same condition; no row appears
-    delete    the row is gone under the same condition, with the values of all streams, but not their ordering values: what is
-              older than these stays lost
+    upsert  sets the stream's columns, if its ordering value is not smaller than the newest one of that key and stream;
+            a key without a row gets one, with the defaults of all streams
+    clear   the stream's columns become as in a new row, under the same condition; no row appears
+    delete  removes the row under the same condition, with the values of all streams, but not their ordering values: older
+            events stay without effect
 
-In a column with a merger an event counts unless it is older than what emptied the column. That is the newest ordering value
-that the stream had when a clear or a delete did so; before that all events count, however late they come.
+In a column with a merger an event counts unless it is older than the event that emptied the column: its bound is the newest
+ordering value that the stream had when a clear or a delete did so. Without such a bound all events count, however late.
 
-So a row is its values and two ordering values of each stream, its newest one and the one at which it was emptied. Nothing else
-decides what an event does. They are in the base file: an ordering column is a column of the row, and the rest is in its floors
-(`notes`). Hence it is the same before and after a compaction, which holds exactly the blocks before a slot.
+So a row's state is its values and two ordering values per stream, the newest one and the one at which it was emptied. Nothing
+else decides the effect of an event. Both are in the base file: an ordering column is a column of the row, and the rest is in
+its floors (`notes`). Hence the result is the same before and after a compaction, which holds exactly the blocks before a
+slot.
 """
 
 from __future__ import annotations
@@ -58,9 +59,9 @@ def slice_rows(
     meta: bool = True,
     strict: bool = False,
 ) -> pa.Table:
-    """The rows of a slice with log files, by the rules of its streams, or of its table where it has none.
+    """Return the rows of a slice with log files, by the rules of its streams, or of its table if it has none.
 
-    Arguments and errors as of `hudi.merge.merged_rows`; memory is that of the slice's rows, twice.
+    Arguments and errors as for `hudi.merge.merged_rows`; needs memory for the slice's rows, twice.
     """
     if not streams:
         return merged_rows(store, config, group, columns=columns, meta=meta, strict=strict)
@@ -76,11 +77,11 @@ def stitched(
     meta: bool = True,
     strict: bool = False,
 ) -> Stitched:
-    """The rows and floors of a slice. Arguments as of `hudi.merge.merged_rows`.
+    """Return the rows and floors of a slice. Arguments as for `hudi.merge.merged_rows`.
 
     Raises as `events_of` does, and:
         ConfigError: a merger of a column that is read cannot be imported here.
-        TableError: what events have contributed to a column does not fit together.
+        TableError: the contributions to a column do not fit together.
     """
     needed = needed_columns(columns, [each.ordering for each in streams], meta=meta)
     base, floors = _base(store, group, needed)
@@ -117,10 +118,11 @@ def _stitched(
     streams: Sequence[Stream],
     columns: Collection[str] | None,
 ) -> Stitched:
-    """The rows of keys that have events, put among the others, of which nothing is looked at but the key.
+    """Merge the keys that have events, and put their rows among the others, of which only the key is read.
 
-    A column that no event changes passes as it is.
+    A column that no event changes is passed on unchanged.
     """
+    # Most keys of a base file have no event, so only the others are merged.
     chunks = [chunk for each in blocks for chunk in each.rows.column(RECORD_KEY).chunks]
     keys = pa.chunked_array(chunks, pa.string()).unique()
     rest = None
@@ -142,7 +144,7 @@ def _stitched(
 
 
 def _put_in(base: pa.Table, met: _Places, rows: pa.Table, made: _Slice) -> pa.Table:
-    """The base file's rows with those at ``met`` as they are now, or gone, and new ones at the end."""
+    """Return the base file's rows with the ones at ``met`` replaced or removed, and new ones at the end."""
     there = made.old_there
     kept, new = met[there], rows.num_rows - int(there.sum())
     left = np.ones(base.num_rows, bool)
@@ -166,7 +168,7 @@ def _repeated() -> CorruptTableError:
 
 
 class _Unmerged(Exception):
-    """Of these keys the values of a column do not fit together."""
+    """The values of a column cannot be merged for these keys."""
 
     def __init__(self, column: str, keys: pa.Array, why: str) -> None:
         super().__init__(why)
@@ -183,7 +185,7 @@ def _base(store: Store, group: FileSlice, needed: Collection[str] | None) -> tup
 
 
 class _Slice:
-    """Rows one after the other (of the base file, then of blocks), and for each key the places of what it has of them."""
+    """The rows of the base file, then of each block; for each key the index of the row that its current value comes from."""
 
     def __init__(
         self,
@@ -229,20 +231,21 @@ class _Slice:
     def _with_defaults(
         self, blocks: Sequence[Events], streams: Sequence[Stream], columns: Collection[str] | None
     ) -> pa.Table:
-        """The rows, also with the columns that no block carries and that have a default."""
+        """Return the rows with the columns that no block carries and that have a default."""
         kinds = {field.name: field.type for block in blocks for field in block.schema}
         rows = self._rows
         for each in (default for stream in streams for default in stream.defaults):
             if each.column not in rows.column_names and (columns is None or each.column in columns):
-                # Where no file of the slice knows the column yet, whoever reads gives it the table's type.
+                # If no file of the slice has the column yet, the reader casts it to the table's type.
                 kind = kinds.get(each.column, pa.scalar(each.value).type)
                 rows = rows.append_column(each.column, pa.nulls(rows.num_rows, kind))
         return rows
 
     def apply(self, number: int, events: Events) -> None:
-        """What one block does."""
+        """Apply one block."""
         at = np.arange(self._ends[number], self._ends[number + 1])
         order = self._orders[events.stream.name]
+        # Contributions are taken before `advance`, since late events count for mergers too.
         if events.stream.merge and events.note.kind == UPSERT:
             self._contribute(number, events, at[order.counts(self._codes[at], at)])
         wins = order.advance(self._codes[at], at)
@@ -261,11 +264,14 @@ class _Slice:
             self._there[keys] = False
             for name in self._values:
                 self._places[name][keys] = _NULL
+            # The ordering values are not reset: an event older than the delete must stay without effect.
             for stream in self._streams:
                 self._empty(number, stream, keys)
 
     def _contribute(self, number: int, events: Events, at: _Places) -> None:
-        """Late events count too, but for rows that are there: without one nothing was written since it was emptied."""
+        """Record contributions, late ones too. They show only in rows that exist: without one nothing was written since it
+        was emptied.
+        """
         self._touched[self._codes[at]] = at
         for name in self._of(events):
             if name in self._given:
@@ -278,6 +284,7 @@ class _Slice:
 
     def _upsert(self, events: Events, keys: _Places, at: _Places) -> None:
         new = ~self._there[keys]
+        # Defaults of all streams come first; the event's own columns then replace theirs.
         for stream in self._streams.values():
             for each in stream.defaults:
                 if each.column in self._places and self._defaulted(stream, each.column, events):
@@ -303,7 +310,7 @@ class _Slice:
         return any(each.column == name and each.since < events.log.completed for each in stream.defaults)
 
     def result(self, columns: Collection[str] | None) -> Stitched:
-        """The rows there are now, in the order in which their keys came, and the floors."""
+        """Return the rows that exist, in order of first occurrence of their keys, and the floors."""
         there = np.flatnonzero(self._there)
         found = {}
         for name in self._rows.column_names:
@@ -314,18 +321,18 @@ class _Slice:
             elif columns is None or name in columns:
                 order = next(each for each in self._orders.values() if each.column == name)
                 found[name] = order.values(there)
-        for order in self._orders.values():  # no row that was read has it, but a floor may
+        for order in self._orders.values():  # the column may occur in a floor only
             if order.column not in found and order.known and (columns is None or order.column in columns):
                 found[order.column] = order.values(there)
         return Stitched(pa.table(found), self._floors())
 
     @property
     def old_there(self) -> npt.NDArray[np.bool_]:
-        """Marks those of the base file's rows that are still there."""
+        """A mask of the base file's rows that still exist."""
         return self._there[: self._old]
 
     def changed(self, name: str) -> npt.NDArray[np.bool_]:
-        """Marks those of the base file's rows that may have another value in this column now."""
+        """Return a mask of the base file's rows that may have another value in this column now."""
         if self._given.get(name):
             return np.ones(self._old, bool)
         if name in META_COLUMNS:
@@ -338,7 +345,7 @@ class _Slice:
         return found
 
     def _floors(self) -> pa.Table:
-        """Of keys without a row the newest ordering values, of the others those at which they were emptied."""
+        """Return the newest ordering values of keys without a row, and of the others those at which they were emptied."""
         orders = [each for each in self._orders.values() if each.known]
         known = [np.where(self._there, order.floors, order.ranks) >= 0 for order in orders]
         kept = np.flatnonzero(np.any(known, axis=0)) if orders else np.zeros(0, np.int64)
@@ -353,13 +360,14 @@ class _Slice:
         return pa.table({RECORD_KEY: self._keys.take(pa.array(kept))} | values)
 
     def _merged(self, name: str, there: _Places) -> pa.ChunkedArray:
-        """A column of the rows that are there; one with a merger with what events have contributed since it was emptied."""
+        """Return a column of the existing rows; with a merger, merged with the contributions since it was emptied."""
         column = self._column(name, self._places[name][there])
         if not (given := self._given.get(name)):
             return column
         stream = next(each for each in self._streams.values() if name in each.columns)
         emptied, place = self._emptied[stream.name], np.full(len(self._there), _NULL, np.int64)
         place[there] = np.arange(len(there))
+        # A contribution counts only if its block came after the one that last emptied its key.
         at = np.concatenate([each.at[emptied[self._codes[each.at]] < each.block] for each in given])
         owner = place[self._codes[at]]
         at, owner = at[owner >= 0], owner[owner >= 0]
@@ -368,7 +376,7 @@ class _Slice:
         rows = np.unique(owner)
         values = [*column.take(pa.array(rows)).chunks, *self._rows.column(name).take(pa.array(at)).chunks]
         owner = np.concatenate([rows, owner])
-        order = np.argsort(owner, kind="stable")  # what was there first, then in slot order
+        order = np.argsort(owner, kind="stable")  # stable: the stored value first, then contributions in slot order
         ends = np.flatnonzero(np.append(np.diff(owner[order]) > 0, [True])) + 1
         groups = Groups(np.concatenate([[0], ends]))
         merged = self._made(name, stream, pa.concat_arrays(values).take(pa.array(order)), groups, there[rows])
@@ -381,6 +389,7 @@ class _Slice:
         try:
             return merger.merge(values, groups)
         except InputError as error:
+            # The error does not say which key failed, so merge key by key to name the ones that do.
             bad = []
             for number, (start, end) in enumerate(zip(groups.offsets[:-1], groups.offsets[1:], strict=True)):
                 try:
@@ -406,13 +415,13 @@ class _Given:
 
 
 class _Order:
-    """The newest ordering value of each key in one stream: as a rank among all that there are, and where it stands.
+    """The newest ordering value of each key in one stream: its rank among all values, and its index.
 
     Attributes:
         column: its name.
-        known: whether some row or floor has the column; ``kind`` is its type then.
-        ranks: by key; -1 where no event has come yet.
-        floors: by key, in a stream with mergers: the rank at which it was emptied; -1 where it never was.
+        known: True if some row or floor has the column; then ``kind`` is its type.
+        ranks: by key; -1 if there was no event yet.
+        floors: by key, in a stream with mergers: the rank at which it was emptied; -1 if it never was.
     """
 
     kind: pa.DataType
@@ -430,6 +439,7 @@ class _Order:
         if not self.known:
             return
         self.kind = kind = pieces[0].type
+        # The values of rows come first, then those of floors; `before` is the index at which the floors start.
         before = rows.num_rows if self.column in rows.column_names else 0
         self._offset = before
         self._all = pa.chunked_array([chunk for piece in pieces for chunk in piece.cast(kind).chunks], kind)
@@ -441,7 +451,9 @@ class _Order:
         self._first = self._places.copy()
         if floors is not None and self.column in floors.column_names:
             keys, at = codes[rows.num_rows :], np.arange(before, len(self._all))
-            newer = self._ranked[at] > self.ranks[keys]  # not so of a key with a row, which has its newest value there
+            newer = (
+                self._ranked[at] > self.ranks[keys]
+            )  # false for a key with a row, which has its newest value in the row
             self._set(keys[newer], at[newer])
             if stream.merge:
                 self.floors[keys] = self._ranked[at]
@@ -452,36 +464,37 @@ class _Order:
         self._places[keys] = np.where(self._ranked[at] >= 0, at, _NULL)
 
     def advance(self, keys: _Places, at: _Places) -> npt.NDArray[np.bool_]:
-        """The newest of these keys are the ones at these places, where they are not older; marks those."""
+        """Make these indexes the newest of their keys unless they are older, and return a mask of the ones that are not."""
         wins: npt.NDArray[np.bool_] = self._ranked[at] >= self.ranks[keys]
         self._set(keys[wins], at[wins])
         return wins
 
     def counts(self, keys: _Places, at: _Places) -> npt.NDArray[np.bool_]:
-        """Marks those of these places that are not older than what emptied their key."""
+        """Return a mask of the indexes that are not older than the event that emptied their key."""
         found: npt.NDArray[np.bool_] = self._ranked[at] >= self.floors[keys]
         return found
 
     def empty(self, keys: _Places) -> None:
-        """These keys are empty; what is older than all that came until now does not count any more."""
+        """Mark these keys as emptied; events older than the newest so far do not count any more."""
         self.floors[keys], self._emptied[keys] = self.ranks[keys], self._places[keys]
 
     def changed(self, old: int) -> npt.NDArray[np.bool_]:
-        """Marks those of the base file's rows, whose keys are the first, that have another newest value now."""
+        """Return a mask of the base file's rows, whose keys are the first, with another newest value now."""
         found: npt.NDArray[np.bool_] = self._places[:old] != self._first[:old]
         return found
 
     def values(self, keys: _Places) -> pa.ChunkedArray:
-        """The newest ordering values of keys."""
+        """Return the newest ordering values of keys."""
         return _taken(self._all, self._places[keys])
 
     def emptied(self, keys: _Places) -> pa.ChunkedArray:
-        """The ordering values at which keys were emptied."""
+        """Return the ordering values at which keys were emptied."""
         return _taken(self._all, self._emptied[keys])
 
 
 def _taken(column: pa.Array | pa.ChunkedArray, places: _Places) -> pa.ChunkedArray:
-    """The values at these places; null where there is none."""
+    """Return the values at these indexes; null for a negative one."""
+    # The identity is common, and a slice copies nothing.
     if len(places) and places[0] == 0 and places[-1] == len(places) - 1 and (places == np.arange(len(places))).all():
         found = column.slice(0, len(places))
     else:

@@ -1,11 +1,11 @@
-"""What a block of a stream's log file says of itself, and what a base file keeps that no row of it says.
+"""The note in a block of a stream's log file, and the floors in a base file, which no row of it holds.
 
-Both stand in the key-value metadata of a Parquet footer, which Hudi's readers pass over.
+Both are in the key-value metadata of a Parquet footer, which Hudi's readers ignore.
 
-    lakelatch.stream      of a block: the stream, what its rows do, and the columns that they carry
-    lakelatch.floors      of a base file: keys without a row, each with the newest ordering value of every stream, so that
-                          an event older than a delete stays lost after the compaction; and keys with a row of which a
-                          stream with mergers was emptied, each with the ordering value at which it was
+    lakelatch.stream   of a block: the stream, the effect of its rows, and the columns that they carry
+    lakelatch.floors   of a base file: keys without a row, each with the newest ordering value of every stream, so that
+                       an event older than a delete stays without effect after the compaction; and keys with a row that a
+                       stream with mergers emptied, each with the ordering value at which it did
 """
 
 from __future__ import annotations
@@ -26,23 +26,25 @@ UPSERT, CLEARED, DELETED = KINDS = ("upsert", "clear", "delete")
 
 @dataclass(frozen=True, slots=True)
 class BlockNote:
-    """``kind``: the rows set values, clear the stream's columns, or delete their rows. ``columns`` are those with values."""
+    """The note of a block. ``kind``: its rows set values, clear the stream's columns, or delete rows. ``columns`` have
+    values.
+    """
 
     stream: str
     kind: str
     columns: tuple[str, ...]
 
     def to_footer(self) -> dict[str, str]:
-        """As key-value metadata."""
+        """Return it as key-value metadata."""
         content = {"stream": self.stream, "kind": self.kind, "columns": list(self.columns)}
         return {STREAM: json.dumps(content, ensure_ascii=False)}
 
     @classmethod
     def of(cls, metadata: Mapping[bytes, bytes] | None, path: str) -> BlockNote | None:
-        """The note of a block; None for one that no stream wrote.
+        """Return the note of a block; None if no stream wrote it.
 
         Raises:
-            CorruptTableError: it says what no block can say.
+            CorruptTableError: the note is invalid.
         """
         stored = (metadata or {}).get(STREAM.encode())
         if stored is None:
@@ -58,9 +60,10 @@ class BlockNote:
 
 
 def floors_to_footer(floors: pa.Table) -> dict[str, str]:
-    """The floors as key-value metadata; nothing where there are none."""
+    """Return the floors as key-value metadata; {} if there are none."""
     if not floors.num_rows:
         return {}
+    # A footer holds text only, so the table is an Arrow stream in base64.
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, floors.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(floors.combine_chunks())
@@ -68,7 +71,7 @@ def floors_to_footer(floors: pa.Table) -> dict[str, str]:
 
 
 def floors_of(metadata: Mapping[bytes, bytes] | None, path: str) -> pa.Table | None:
-    """The floors of a base file, None where it has none. Raises `CorruptTableError` when they cannot be read."""
+    """Return the floors of a base file, None if it has none. Raises `CorruptTableError` if they cannot be read."""
     stored = (metadata or {}).get(FLOORS.encode())
     if stored is None:
         return None

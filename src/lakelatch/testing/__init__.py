@@ -5,8 +5,8 @@ class TestMyLocks(LockProviderContract):
     def url(self) -> str:
         return "mylocks://localhost/tests"
 
-`FaultStore` wraps a store and fails as told, by the faults that are named here with it. `FakeEnvironment` is an
-environment whose clock only moves when told. `check_merger` tries whether a merger keeps its laws.
+`FaultStore` wraps a store and injects the faults that are exported beside it. `FakeEnvironment` is an
+environment whose clock moves on request only. `check_merger` checks that a merger keeps its laws.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
     "check_merger",
 ]
 
-# Everything else is of the faults.
+# Every other name comes from `faults`.
 _FROM = {
     "FakeEnvironment": ".fake_environment",
     "Broken": ".merger_laws",
@@ -54,7 +54,7 @@ _FROM = {
 
 
 def __getattr__(name: str) -> Any:
-    # Imported when asked for: only the contracts need pytest.
+    # Imported on first use, because only the contracts need pytest.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_FROM.get(name, ".faults"), __name__), name)

@@ -1,4 +1,4 @@
-"""Real threads and processes that contend, for the lock contract."""
+"""Threads and processes that contend for real, for the lock contract."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from ..environment import SystemEnvironment
 
-PATIENCE_S = 120.0  # how long a broken provider may hang a test; never waited for otherwise
+PATIENCE_S = 120.0  # how long a broken provider may hang a test; a working one never takes that long
 
 # A program: argv is URL, key, file and number of rounds.
 COUNT_UNDER_LOCK = """
@@ -24,7 +24,7 @@ with open_provider(url) as locks:
 
 
 class WatchedEnvironment(SystemEnvironment):
-    """Each first wait on an event releases ``waits`` once: so many threads stand in line."""
+    """An environment in which the first wait on each event releases ``waits`` once, so a test can count waiting threads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,6 +41,7 @@ class _WatchedEvent(threading.Event):
         self._first = True
 
     def wait(self, timeout: float | None = None) -> bool:
+        # A waiter may wait on one event many times, and counts once.
         if self._first:
             self._first = False
             self._waits.release()
@@ -48,7 +49,7 @@ class _WatchedEvent(threading.Event):
 
 
 class CountingEnvironment(SystemEnvironment):
-    """Counts how often somebody reads a clock, as whoever waits does before and after each look."""
+    """An environment that counts clock readings: a waiter reads a clock before and after each poll."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +65,7 @@ class CountingEnvironment(SystemEnvironment):
 
 
 def run_threads(threads: list[threading.Thread], *, start: bool = True) -> None:
-    """Start them, unless they run already, and wait for all of them to end."""
+    """Start the threads, unless they run already, and wait for all of them to end."""
     for thread in threads:
         if start:
             thread.start()
@@ -74,8 +75,8 @@ def run_threads(threads: list[threading.Thread], *, start: bool = True) -> None:
 
 
 def until(true: Callable[[], bool], what: str, *, patience_s: float = PATIENCE_S) -> None:
-    """Look at the real state until it is as it should be; ``what`` says what is wrong if it never is."""
+    """Poll the real state until it is as expected; ``what`` is the error if it never is."""
     give_up = time.monotonic() + patience_s
     while not true():
         assert time.monotonic() < give_up, what
-        time.sleep(0.01)  # a foreign server's or process's state, of which nothing tells us
+        time.sleep(0.01)  # another process's state, which sends no notification

@@ -1,13 +1,13 @@
 """A deterministic `Environment`: time passes only on request.
 
-`FakeEnvironment` is deterministic as long as one real thread uses it. Nothing runs at the same time as anything else:
+`FakeEnvironment` is deterministic as long as one real thread uses it. Nothing runs concurrently:
 
 - `sleep` and `Event.wait` move the clock, and while it moves, timers (`every`) fire at their due times, in order.
-- `thread` puts the call into a queue; it runs, in the caller's thread, at the next moment the caller gives way:
-  `sleep`, `Event.wait`, `advance` or `run_threads`. An exception of such a call comes out there.
+- `thread` queues the call; it runs, in the caller's thread, at the caller's next `sleep`, `Event.wait`, `advance` or
+  `run_threads`. An exception of such a call is raised there.
 - `peer` makes a second environment on the same monotonic clock, with timers of its own. Advancing one lets the other
-  stand still while time passes, which is what a paused or suspended process looks like.
-- `stopped` makes one with clocks of its own, which stand still while everybody else's go on.
+  stand still while time passes, like a paused or suspended process.
+- `stopped` makes one with clocks of its own, which stand still while all others go on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..environment import Event, Process, Timer
 
 _START = 1_000.0  # not zero, so that a forgotten default does not look like a time
 _WALL = 1_750_000_000.0
-_SLICE_S = 0.01  # how long real time passes before something is looked at that another thread may have changed
+_SLICE_S = 0.01  # seconds of real time between checks of state that another thread may change
 
 
 class _Clock:
@@ -37,7 +37,7 @@ class _Clock:
         return self._now_s
 
     def skip(self, seconds: float) -> None:
-        """Jump."""
+        """Jump without firing timers."""
         self._now_s += seconds
 
     def go_to(self, at_s: float) -> None:
@@ -46,7 +46,7 @@ class _Clock:
 
 
 class _RealClock(_Clock):
-    """Runs by itself, for tests against a server that has a clock of its own."""
+    """A clock that runs by itself, for tests against a server with a clock of its own."""
 
     def __init__(self) -> None:
         self._now_s = 0.0
@@ -68,7 +68,7 @@ class _FakeTimer:
     cancelled: bool = False
 
     def cancel(self, *, join_s: float = 0.0) -> None:  # noqa: ARG002 (nothing runs beside us, so nothing to wait for)
-        """No call after this."""
+        """Stop the calls."""
         self.cancelled = True
 
 
@@ -82,20 +82,21 @@ class _FakeEvent:
         self._set = True
 
     def is_set(self) -> bool:
-        """True after `set`."""
+        """Return True after `set`."""
         return self._set
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Let time pass until set, at most ``timeout``; an endless wait that nothing can end is an error."""
+        """Let time pass until set, at most ``timeout``. Raise RuntimeError for an endless wait that nothing can end."""
         self._env._pass_time(timeout, self.is_set)
         return self._set
 
 
 class FakeEnvironment:
-    """See the module's text. ``wall`` is the wall clock at the start; ``seed`` fixes `random` and `uuid`.
+    """A fake environment as the module describes it. ``wall`` is the wall clock at the start; ``seed`` fixes `random` and
+    `uuid`.
 
-    With ``real_time`` the clocks run by themselves and `advance` and `sleep` really wait, but still timers and threads
-    run only when the caller gives way. It is for a server that judges leases by its own clock.
+    With ``real_time`` the clocks run by themselves and `advance` and `sleep` really wait, but timers and threads still run
+    only when the caller yields. It is for a server that judges leases by its own clock.
     """
 
     def __init__(
@@ -143,12 +144,12 @@ class FakeEnvironment:
         self._timers.append(timer)
         return timer
 
-    def thread(self, call: Callable[[], None], *, name: str) -> None:  # noqa: ARG002 (only people read the name)
+    def thread(self, call: Callable[[], None], *, name: str) -> None:  # noqa: ARG002 (the name is for people)
         self._threads.append(call)
 
     def process(self) -> Process:
         pid = os.getpid()
-        if pid != self._real_pid:  # a real fork in a test: the child is somebody else
+        if pid != self._real_pid:  # a real fork in a test: the child is another process
             return replace(self._process, pid=pid, started="forked")
         return self._process
 
@@ -160,32 +161,33 @@ class FakeEnvironment:
     def advance(self, seconds: float) -> None:
         """Let time pass; timers fire at their due times.
 
-        One that is overdue fires once, at once.
+        An overdue timer fires once, immediately.
         """
         self.sleep(seconds)
 
     def suspend(self, seconds: float) -> None:
-        """Time passes and nothing here runs, as if the process was stopped; timers are overdue then."""
+        """Let time pass while nothing here runs, as if the process was stopped; timers are overdue afterwards."""
         self._clock.skip(seconds)
 
     def set_wall(self, wall: float) -> None:
-        """Set the wall clock, backwards if you like; the monotonic one goes on."""
+        """Set the wall clock, also backwards; the monotonic one goes on."""
         self._wall_offset = wall - self._clock.now_s
 
     def become(self, process: Process) -> None:
-        """From now on this is another process, such as a child of fork."""
+        """Turn into another process, such as a child of fork."""
         self._process = process
 
     def kill(self, process: Process) -> None:
-        """Declare that process ended; all peers see it that share its host and boot."""
+        """Declare a process ended; all peers that share its host and boot see it."""
         self._dead.add(process)
 
     def peer(self, *, process: Process | None = None, wall: float | None = None) -> FakeEnvironment:
-        """A second environment on the same monotonic clock, for the same process unless another is named."""
+        """Return a second environment on the same monotonic clock, for the same process unless another is given."""
         self._peers[0] += 1
         number = self._peers[0]
         other = FakeEnvironment(seed=self._seed, process=process or self._process, number=number)
         other._clock = self._clock
+        # Seeded by number, so that a peer's values do not depend on how often others drew.
         other._random = random.Random(f"{self._seed}/{number}")
         other._peers = self._peers
         other._dead = self._dead
@@ -193,13 +195,13 @@ class FakeEnvironment:
         return other
 
     def stopped(self) -> FakeEnvironment:
-        """A peer with clocks of its own, which stand still at the present time until it is advanced."""
+        """Return a peer with clocks of its own, which stand still until it is advanced."""
         other = self.peer()
         other._clock = _Clock(self._clock.now_s)
         return other
 
     def run_threads(self) -> None:
-        """Run what `thread` has queued, and what that queues."""
+        """Run the calls that `thread` queued, and the calls that they queue."""
         while self._threads:
             self._threads.popleft()()
 
@@ -218,6 +220,7 @@ class FakeEnvironment:
                 continue
             self._clock.go_to(timer.due_s)
             if self._clock.now_s >= timer.due_s:
+                # Rescheduled before the call, which may cancel the timer or let time pass itself.
                 timer.due_s = self._clock.now_s + timer.period_s
                 timer.call()
                 self.run_threads()

@@ -1,15 +1,16 @@
 """A store that injects faults: at the nth call, or at the next matching one.
 
     store = FaultStore(LocalStore(folder))
-    store.add(Crash(At(7), after=True))                       # the process is killed right after call 7 took effect
-    store.add(LoseReply(On("put_if_absent", "/log/")))        # the next log entry lands, and its writer is not told
-    store.add(Late(On("put_if_absent", "/log/")))             # the writer is told nothing, and it lands at `land()`
-    store.add(Refuse(At(3), errno=errno.ENOSPC))              # nothing is written, and the store says so
-    store.add(Pause(On("publish"), call=other_writer))        # somebody else acts before the call, or after it
+    store.add(Crash(At(7), after=True))                # the process is killed right after call 7 took effect
+    store.add(LoseReply(On("put_if_absent", "/log/"))) # the next log entry is stored, but its writer gets no answer
+    store.add(Late(On("put_if_absent", "/log/")))      # the writer gets no answer, and it is stored at `land()`
+    store.add(Refuse(At(3), errno=errno.ENOSPC))       # nothing is written, and the store says so
+    store.add(Pause(On("publish"), call=other_writer)) # another writer acts before the call, or after it
 
-A fault strikes once, at its first match, or with ``forever`` at all of them. Calls are numbered from 1 in the order
-they are made; `reset` starts anew.
-Pickles with its faults (of which `Pause` needs a callable that pickles), for tests in child processes.
+A fault strikes once, at its first match, or with ``forever`` at all of them. Calls are numbered from 1 in the order in which
+they are made; `reset` starts again at 1.
+
+Pickles with its faults (`Pause` needs a callable that pickles), for tests in child processes.
 """
 
 from __future__ import annotations
@@ -46,48 +47,48 @@ class Call:
 
     @property
     def writes(self) -> bool:
-        """Whether it can change anything."""
+        """True if it can change anything."""
         return self.op in WRITES
 
 
 class Match(Protocol):
-    """Which call a fault is meant for."""
+    """The condition on calls at which a fault strikes."""
 
     def __call__(self, call: Call) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """The call of that number."""
+    """The call with that number."""
 
     number: int
 
     def __call__(self, call: Call) -> bool:
-        """Decide."""
+        """Return whether it is that call."""
         return call.number == self.number
 
 
 @dataclass(frozen=True, slots=True)
 class On:
-    """A call of that method ("" for any) whose path contains the part."""
+    """A call of that method ("" for any) whose path contains ``part``."""
 
     op: str
     part: str = ""
 
     def __call__(self, call: Call) -> bool:
-        """Decide."""
+        """Return whether it is such a call."""
         return self.op in ("", call.op) and self.part in call.path
 
 
 @dataclass(frozen=True, slots=True)
 class From:
-    """That call and all later ones, of some methods only if ``ops`` names them."""
+    """The call with that number and all later ones; only those of the methods in ``ops``, if it names any."""
 
     number: int
     ops: frozenset[str] = frozenset()
 
     def __call__(self, call: Call) -> bool:
-        """Decide."""
+        """Return whether it is such a call."""
         return call.number >= self.number and (not self.ops or call.op in self.ops)
 
 
@@ -101,7 +102,7 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class LoseReply:
-    """A write takes effect and answers UNKNOWN."""
+    """A write takes effect, and its answer is UNKNOWN."""
 
     when: Match
     forever: bool = False
@@ -129,7 +130,7 @@ class Refuse:
 class Pause:
     """``call`` runs before the call takes effect, or after it.
 
-    Its own calls of this store are not counted.
+    The store calls that ``call`` makes are not counted.
     """
 
     when: Match
@@ -142,7 +143,7 @@ Fault = Crash | LoseReply | Late | Refuse | Pause
 
 
 class FaultStore:
-    """Any `Store`, with faults. ``calls`` is what has been asked of it since the last `reset`."""
+    """Any `Store`, with faults. ``calls`` are the calls since the last `reset`."""
 
     def __init__(self, inner: Store, *faults: Fault) -> None:
         self.inner, self.url = inner, inner.url
@@ -153,7 +154,7 @@ class FaultStore:
         self._paused = threading.local()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what cannot travel: puts on their way stay where they are."""
+        """Leave out what cannot be pickled; late puts stay in this process."""
         return {**self.__dict__, "_lock": None, "_paused": None, "_late": [], "calls": []}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -168,17 +169,17 @@ class FaultStore:
         return self
 
     def reset(self) -> None:
-        """Disarm everything, and count from 1 again. Puts that are late stay so."""
+        """Disarm all faults, and count from 1 again. Late puts stay late."""
         with self._lock:
             self._faults, self.calls = [], []
 
     def land(self) -> builtins.list[Put]:
-        """What was late takes effect now, in order; returns the answers that nobody gets."""
+        """Carry out late puts, in order; return the answers that their writers never get."""
         return self._land(None)
 
     @property
     def armed(self) -> bool:
-        """Whether a fault has still to strike."""
+        """True if a fault has still to strike."""
         return bool(self._faults)
 
     # The store ---------------------------------------------------------------------------------------------------
@@ -253,7 +254,7 @@ class FaultStore:
         return answer
 
     def _write(self, op: str, path: str, act: Callable[[], Put], keep: Callable[[], object] = lambda: None) -> Put:
-        """A write; ``keep`` is called when it is put off, so that what it needs is not thrown away."""
+        """Carry out a write, or put it off; then ``keep`` is called first, so that what it needs is not discarded."""
         struck = self._strike(op, path)
         _before(struck)
         late = next((f for f in struck if isinstance(f, Late)), None)
@@ -270,12 +271,14 @@ class FaultStore:
 
     def _strike(self, op: str, path: str) -> builtins.list[Fault]:
         with self._lock:
+            # Calls that a `Pause` makes itself are not counted, so that numbers do not shift by what another writer does.
             if getattr(self._paused, "here", False):
                 return []
             call = Call(len(self.calls) + 1, op, path)
             self.calls.append(call)
             struck = [f for f in self._faults if f.when(call) and not (isinstance(f, Late) and op not in PUTS)]
             self._faults = [f for f in self._faults if f not in struck or getattr(f, "forever", False)]
+        # Late puts that are due come before this call, even if it is refused.
         self._land(call.number)
         for fault in struck:
             if isinstance(fault, Refuse):
@@ -299,6 +302,7 @@ class FaultStore:
         with self._lock:
             due = [act for at, act in self._late if number is None or (at is not None and at <= number)]
             self._late = [(at, act) for at, act in self._late if act not in due]
+        # Outside the lock: the puts call the inner store, which may take long.
         return [act() for act in due]
 
 
@@ -321,7 +325,7 @@ def _after(struck: builtins.list[Fault]) -> None:
 class _FaultyObject:
     """An object being written whose publication can fail.
 
-    One that is late is kept open until it has landed.
+    A late one is kept open until it is stored.
     """
 
     def __init__(self, store: FaultStore, path: str) -> None:

@@ -1,6 +1,6 @@
 """The promises of every lock provider, as tests.
 
-Subclass, say where, and pytest does the rest:
+Subclass it, give the URL, and pytest does the rest:
 
     class TestMyLocks(LockProviderContract):
         across_processes = True
@@ -9,10 +9,10 @@ Subclass, say where, and pytest does the rest:
         def url(self) -> str:
             return "mylocks://localhost/tests"
 
-What a backend cannot do is declared by the attributes of `LockContractBase` and of the provider (``fair``,
-``durable_tokens``, ``lifts_tokens``). `cut_off` and `restart` may be overridden to show how it takes bad weather.
+Declare missing abilities by the attributes of `LockContractBase` and of the provider (``fair``,
+``durable_tokens``, ``lifts_tokens``). Override `cut_off` and `restart` to test the provider under failures.
 
-Time: tests that need a lease to end run on a `FakeEnvironment`, which only moves when told, so they never wait. For a
+Tests that need a lease to end run on a `FakeEnvironment`, whose time passes on request, so they never wait. For a
 server that judges leases by its own clock set ``server_clock = True`` and a small ``lease_s``.
 """
 
@@ -23,4 +23,4 @@ from .lock_contract_waiting import WaitingContract
 
 
 class LockProviderContract(HoldingContract, WaitingContract):
-    """Inherit, override the fixture ``url``, and set to False what your backend cannot do, with a reason beside it."""
+    """All promises. Override the fixture ``url``, and set to False what your backend cannot do, with a reason beside it."""

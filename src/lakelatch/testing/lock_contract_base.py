@@ -1,4 +1,4 @@
-"""What the lock contract needs to know about a backend: fixtures and hooks, all of them with a sane default."""
+"""The base of the lock contract: fixtures and hooks that describe a backend, each with a sensible default."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .fake_environment import FakeEnvironment
 
 
 class LockContractBase:
-    """Override the fixture ``url``, and declare what your backend cannot do, with a reason beside it."""
+    """The description of a backend: override the fixture ``url``, and declare what it cannot do, with a reason beside it."""
 
     across_processes: ClassVar[bool] = False
     """True when other processes that open the same URL contend for the same keys."""
@@ -37,17 +37,17 @@ class LockContractBase:
 
     @pytest.fixture
     def url(self) -> str:
-        """Override: where the locks are; fresh or shared between tests, each test uses keys of its own."""
+        """Return the URL of the locks; override it. It may be shared between tests, each of which uses its own keys."""
         raise NotImplementedError("a test class of LockProviderContract must override the fixture `url`")
 
     @pytest.fixture
     def env(self) -> FakeEnvironment:
-        """The environment of `provider`."""
+        """Return the environment of `provider`."""
         return FakeEnvironment(real_time=self.server_clock)
 
     @pytest.fixture
     def rival_env(self, env: FakeEnvironment) -> FakeEnvironment:
-        """Another process's environment, on the same clock; while it is advanced, `env` stands still."""
+        """Return another process's environment, on the same clock; while it is advanced, `env` stands still."""
         return env.peer()
 
     @pytest.fixture
@@ -57,18 +57,18 @@ class LockContractBase:
 
     @pytest.fixture
     def rival(self, url: str, rival_env: FakeEnvironment) -> Iterator[LockProvider]:
-        """A second client that shares nothing with `provider` but the backend."""
+        """Yield a second client that shares nothing with `provider` but the backend."""
         with self.open(url, rival_env) as provider:
             yield provider
 
     @pytest.fixture
     def stopped_env(self, env: FakeEnvironment) -> FakeEnvironment:
-        """The environment of `stopped`."""
+        """Return the environment of `stopped`."""
         return env.stopped()
 
     @pytest.fixture
     def stopped(self, url: str, stopped_env: FakeEnvironment) -> Iterator[LockProvider]:
-        """A client whose own clocks stand still until they are advanced, whatever time it is."""
+        """Yield a client whose own clocks stand still until they are advanced."""
         with self.open(url, stopped_env) as provider:
             yield provider
 
@@ -77,7 +77,7 @@ class LockContractBase:
         return f"contract/{request.node.name}/{uuid4().hex[:8]}"
 
     def open(self, url: str, env: Environment) -> LockProvider:
-        """How a provider is made; override when it is not registered under its scheme."""
+        """Open a provider; override it if it is not registered under its scheme."""
         return open_provider(url, env=env)
 
     def let_pass(self, env: FakeEnvironment, seconds: float) -> None:
@@ -85,17 +85,17 @@ class LockContractBase:
         env.advance(seconds)
 
     def outlast(self, locks: LockProvider, key: str, env: FakeEnvironment) -> None:
-        """Make a silent holder's lease end, as ``locks`` sees it: a first look, then more than the lease."""
+        """Let a silent holder's lease end, as ``locks`` sees it: one observation, then more than the lease."""
         assert locks.try_acquire(key) is None
         self.let_pass(env, self.lease_s * 1.5)
 
     def cut_off(self) -> AbstractContextManager[None]:
         """Override: the backend answers no request in this block.
 
-        Requests may be lost or come late.
+        Requests may be lost or arrive late.
         """
         pytest.skip("cut_off() is not overridden: nobody told how to keep this backend from answering")
 
     def restart(self) -> None:
-        """Override: stop the backend as a crash would, and start it again where it was."""
+        """Override: stop the backend as a crash would, and start it again with the same data."""
         pytest.skip("restart() is not overridden: nobody told how to restart this backend")

@@ -81,7 +81,7 @@ class HoldingContract(LockContractBase):
     def test_tokens_only_grow(self, url: str, rival: LockProvider, key: str, env: FakeEnvironment) -> None:
         tokens = []
         for _ in range(3):
-            with self.open(url, env) as fresh:  # opened anew: the counter is not in the provider object
+            with self.open(url, env) as fresh:  # a new provider object, because the counter must not be kept in it
                 for locks in (fresh, rival):
                     with locks.acquire(key, wait_s=1) as lease:
                         tokens.append(lease.token)
@@ -197,7 +197,7 @@ class HoldingContract(LockContractBase):
     def test_a_forgotten_lease_ends_by_itself(
         self, provider: LockProvider, rival: LockProvider, key: str, env: FakeEnvironment
     ) -> None:
-        gc.freeze()  # what is there would take a busy machine longer to look through than the lease lasts
+        gc.freeze()  # collecting all earlier objects could take a busy machine longer than the lease lasts
         try:
             provider.acquire(key, wait_s=0, lease_s=self.lease_s)
             gc.collect()  # a client's own error may hold the frames of the call, and with them the handle

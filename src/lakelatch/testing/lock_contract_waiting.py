@@ -1,4 +1,4 @@
-"""The promises about waiting, seeing who holds, breaking, and living in a process."""
+"""The promises about waiting, inspecting holders, breaking leases, and life in a process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .thread_count import threads_of
 
 
 class WaitingContract(LockContractBase):
-    """Waiters are served, in order where the backend is fair, and everybody can see who holds."""
+    """Waiters are served, in order if the backend is fair, and anyone can see the holder."""
 
     def test_threads_are_served_in_order(self, url: str, key: str) -> None:
         env = WatchedEnvironment()
@@ -60,12 +60,12 @@ class WaitingContract(LockContractBase):
     def test_waiting_is_not_looping(self, url: str, key: str) -> None:
         env = CountingEnvironment()
         with self.open(url, SYSTEM) as locks, self.open(url, env) as other, locks.acquire(key, wait_s=PATIENCE_S):
-            other.inspect(key)  # to reach the backend for the first time is no waiting
+            other.inspect(key)  # so that the first connection to the backend is not measured as waiting
             before, readings = time.process_time(), env.readings
             with pytest.raises(LockTimeoutError):
                 other.acquire(key, wait_s=1.0)
             assert time.process_time() - before < 0.6, "a second of waiting costs most of a second of CPU"
-            # A machine that is busy, and a server that answers slowly, leave a loop little CPU to burn.
+            # On a busy machine, or with a slow server, a busy loop burns little CPU, so clock readings are counted too.
             assert env.readings - readings <= self.readings_max, "a second of waiting is full of looks at the clock"
 
     def test_timeout_names_the_holder(self, provider: LockProvider, rival: LockProvider, key: str) -> None:
@@ -113,7 +113,7 @@ class WaitingContract(LockContractBase):
         assert rival.inspect(key) is None
 
     def _to_be_broken(self, provider: LockProvider, key: str) -> tuple[Lease, list[str]]:
-        """A lease, and the reasons for its loss as its holder is told them."""
+        """Return a lease, and the list to which its holder's loss reasons are appended."""
         if not self.breakable:
             pytest.skip("this backend declares that it cannot break a lease")
         lease = provider.acquire(key, wait_s=0, lease_s=self.lease_s)
@@ -144,7 +144,7 @@ class WaitingContract(LockContractBase):
     ) -> None:
         lease, told = self._to_be_broken(provider, key)
         assert rival.break_lease(key, token=lease.token, reason="stuck", who="alice")
-        tick_s = min(0.5, self.lease_s / 12)  # clocks are looked at so often: one look to renew, the next one to tell
+        tick_s = min(0.5, self.lease_s / 12)  # how often clocks are read: one reading to renew, the next one to report
         slack_s = self.lease_s / 4 if self.server_clock else 0.0  # answers are as slow as the machine
         self.let_pass(env, self.lease_s / 3 + 2 * tick_s + slack_s)
         assert told == ["stolen"]

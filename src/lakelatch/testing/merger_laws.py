@@ -1,4 +1,4 @@
-"""Whether a merger keeps the laws that it declares: `hudi.merge.laws`, and random records after the small sets."""
+"""Checks that a merger keeps its declared laws: `hudi.merge.laws`, then random records after the small sets."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def check_merger(
     event_time: bool = False,
     examples: int = 50,
 ) -> None:
-    """Raise `AssertionError` with a table of records when the merger breaks a law that it declares for this type.
+    """Raise `AssertionError` with a table of records if the merger breaks a law that it declares for this type.
 
     Args:
         merger: its name as a table stores it, or the merger itself.
         kind: the type of the column.
-        values: what rows bring; None: values of the type that are known for trouble.
-        event_time: as on a table with an ordering field, where rows come late.
+        values: the values that rows bring; None: values of the type that often cause trouble.
+        event_time: True to check as on a table with an ordering field, where rows come late.
         examples: how many random sets of up to six records are tried for each law, after the small ones.
     """
     found = broken_laws(merger, kind, values=values, event_time=event_time, examples=examples)
@@ -52,11 +52,12 @@ def check_apply(
     examples: int = 50,
     name: str = "apply",
 ) -> None:
-    """`check_merger` for a function over whole rows; it gets the columns of ``schema``, `KEY`, and `ORDER` by event time.
+    """Check a function over whole rows like `check_merger`; it gets the columns of ``schema``, `KEY`, and `ORDER` by event
+    time.
 
     Args:
         apply: takes the stored rows and records, which have a column `DELETED` too.
-        values: for each column of ``schema``, what rows bring.
+        values: for each column of ``schema`` the values that rows bring.
         laws: the laws that it claims to keep.
     """
     tried = _Searched(apply, schema, values, laws, event_time=event_time, examples=examples, name=name)
@@ -73,10 +74,10 @@ def broken_laws(
     examples: int = 50,
     declared: Laws | None = None,
 ) -> list[Broken]:
-    """Every declared law that the merger breaks, with the smallest records that show it.
+    """Return every declared law that the merger breaks, with the smallest records that show it.
 
     Args:
-        declared: the laws to try in the place of those that it declares.
+        declared: the laws to check instead of its own.
 
     Raises:
         InputError: the merger does not take columns of this type.
@@ -89,14 +90,14 @@ def broken_laws(
 
 
 class _Searched(Tried):
-    """Random longer sets after the small ones, so many for each law."""
+    """Random longer sets after the small ones, ``examples`` for each law."""
 
     def __init__(self, *subject: Any, examples: int, **said: Any) -> None:
         super().__init__(*subject, **said)
         self._examples = examples
 
     def searched(self, law: str) -> Broken | None:
-        """Random sets of up to six records; hypothesis makes the first one that it finds smaller."""
+        """Return a counterexample among random sets of up to six records, shrunk by hypothesis; None if none is found."""
         if not self._examples:
             return None
         most, two = self.most(law, _LONG), pa.array(["a", "b"])
@@ -107,6 +108,7 @@ class _Searched(Tried):
             stamps = self.stamps(
                 count, deletes=law in ("one_at_a_time", "compaction", "deletes") and draw(st.booleans())
             )
+            # By event time the laws of order and replay hold for distinct ordering values only.
             orders = draw(st.permutations(stamps[0])) if self._event_time and law in ("order", "replay") else None
             records = []
             for number in range(count):

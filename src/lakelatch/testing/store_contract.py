@@ -27,7 +27,7 @@ PAGE = 1000  # objects that S3 lists in one answer
 
 
 class StoreContract:
-    """The promises; subclass it and give the fixture ``store``."""
+    """The promises of a store; subclass it and provide the fixture ``store``."""
 
     # One write ---------------------------------------------------------------------------------------------------
 
@@ -335,7 +335,7 @@ def _body(store: Store, path: str) -> bytes:
 
 
 def _paths(store: Store, folder: str, *, after: str = "", recursive: bool = False) -> list[str]:
-    """Paths relative to the folder, which both ways of listing have to agree on."""
+    """Return paths relative to the folder, after checking that both ways of listing agree."""
     start = len(folder) + 1 if folder else 0
     found = [entry.path[start:] for entry in store.list(folder, after=after, recursive=recursive)]
     assert store.names(folder, after=after, recursive=recursive) == found

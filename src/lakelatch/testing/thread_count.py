@@ -1,8 +1,7 @@
-"""Counts the threads that a provider starts and leaves behind, in a process where nobody else starts any.
+"""Counts the threads that a provider starts and leaves behind, in a process where nothing else starts any.
 
-In the process of the tests that cannot be told: servers, relays and providers of other tests start threads at any time.
-
-The process reads the pickled arguments of `threads_of` from its standard input and prints a `Threads` as JSON.
+The test process cannot count them: servers, relays and providers of other tests start threads at any time. The child reads
+the pickled arguments of `threads_of` from its standard input and prints a `Threads` as JSON.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ _PROGRAM = "from lakelatch.testing.thread_count import _count; _count()"
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """What a provider did with threads.
+    """The threads of a provider.
 
-    ``started`` while it held its leases, ``left`` some time after it was closed: each by name, target and what it is
-    doing. ``error`` is the text of the error if it could not take a lease.
+    ``started`` while it held its leases, ``left`` some time after it was closed: each by name, target and stack. ``error`` is
+    the text of the error if it could not take a lease.
     """
 
     started: list[str]
@@ -38,7 +37,7 @@ class Threads:
 
 
 def threads_of(locks: LockProvider, key: str, *, leases: int = 1, patience_s: float = PATIENCE_S) -> Threads:
-    """Send ``locks`` to a process of its own, which takes so many leases, gives them back and closes it.
+    """Send ``locks`` to a process of its own, which takes that many leases, releases them and closes it.
 
     ``patience_s`` is how long the threads may take to end.
     """
@@ -64,13 +63,14 @@ def _count() -> None:
                 assert lease.release() is Release.RELEASED
         except LakeLatchError as e:
             error = str(e)
+    # The parent judges: what is left after this time is in the report.
     with suppress(AssertionError):
         until(lambda: not _since(before), "threads are left", patience_s=patience_s)
     print(json.dumps(asdict(Threads(started, _told(before), error))))  # noqa: T201 (what the parent reads)
 
 
 def _since(before: set[threading.Thread]) -> list[threading.Thread]:
-    # A dummy stands for a thread that was not started by Python, and stays in the list when that has ended.
+    # A dummy stands for a thread that Python did not start, and stays listed after that thread has ended.
     dummy = threading._DummyThread
     return [thread for thread in threading.enumerate() if thread not in before and not isinstance(thread, dummy)]
 

@@ -1,4 +1,4 @@
-"""A store that is not atomic: the negative control of every test that claims to notice one."""
+"""A store that is not atomic: the negative control for tests that claim to notice one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ __all__ = ["CheckThenWrite"]
 
 
 class CheckThenWrite(LocalStore):
-    """Looks first and writes afterwards, so every question in a row is answered correctly and racers all win."""
+    """A store that checks first and writes afterwards: correct for calls in sequence, while racers all win."""
 
     def put_if_absent(self, path: str, body: bytes, *, durable: Durable = True) -> Put:
         if self.head(path) is not None:
             return Put(Outcome.LOST)
+        # Between the check above and this write another process may pass the same check.
         return self.put(path, body, durable=durable)
 
     def replace_if_match(self, path: str, body: bytes, tag: str) -> Put:

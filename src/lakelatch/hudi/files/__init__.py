@@ -1,4 +1,4 @@
-"""Data files: their names, what a folder holds, and the blocks of a log file."""
+"""Data files: their names, the listing of a folder, Parquet footers, and the blocks of a log file."""
 
 from .file_names import (
     PARTITION_METADATA,

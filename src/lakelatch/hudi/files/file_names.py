@@ -56,27 +56,27 @@ class LogName:
 
 
 def base_file_name(name: BaseName) -> str:
-    """The name of the file with these parts."""
+    """Return the name of the base file with these parts."""
     assert _PART.fullmatch(name.file_id), name
     assert _PART.fullmatch(name.write_token), name
     return f"{name.file_id}_{name.write_token}_{name.instant}.{name.extension}"
 
 
 def log_file_name(name: LogName) -> str:
-    """The name of the file with these parts."""
+    """Return the name of the log file with these parts."""
     assert _PART.fullmatch(name.file_id), name
     token = f"_{name.write_token}" if name.write_token else ""
     return f".{name.file_id}_{name.instant}.log.{name.version}{token}{'.cdc' if name.cdc else ''}"
 
 
 def parse_base_name(name: str) -> BaseName | None:
-    """The parts of a base file's name, or None for any other file."""
+    """Return the parts of a base file's name, or None for any other file."""
     parts = base_name_parts(name)
     return None if parts is None else BaseName(*parts)
 
 
 def base_name_parts(name: str) -> tuple[str, str, str, str] | None:
-    """The same as bare texts: file id, write token, T and extension. A listing asks for a hundred thousand of them."""
+    """Return file id, write token, T and extension as plain texts, or None; a listing parses a hundred thousand names."""
     found = _BASE.fullmatch(name)
     if found is None or found[4] not in _BASE_EXTENSIONS:
         return None
@@ -85,13 +85,13 @@ def base_name_parts(name: str) -> tuple[str, str, str, str] | None:
 
 
 def parse_log_name(name: str) -> LogName | None:
-    """The parts of a log file's name, or None for any other file."""
+    """Return the parts of a log file's name, or None for any other file."""
     found = _LOG.fullmatch(name)
     return LogName(found[1], found[2], int(found[3]), found[4] or "", bool(found[5])) if found else None
 
 
 def new_file_id(uuid: str, *, bucket: int | None = None) -> str:
-    """A file id made of a 36-character UUID; with ``bucket``, one that belongs to that bucket."""
+    """Return a file id made of a 36-character UUID; with ``bucket``, one in that bucket."""
     assert len(uuid) == 36, uuid
     if bucket is None:
         return f"{uuid}-0"
@@ -100,24 +100,24 @@ def new_file_id(uuid: str, *, bucket: int | None = None) -> str:
 
 
 def bucket_of(file_id: str) -> int | None:
-    """The bucket that a file id names, or None. Any UUID may look like a bucket: ask only of a bucketed table."""
+    """Return the bucket that a file id names, or None. Any UUID may look like a bucket: ask only of a bucketed table."""
     prefix = file_id[:8]
     return int(prefix) if len(prefix) == 8 and prefix.isascii() and prefix.isdigit() else None
 
 
 def write_token(task_partition: int, stage: int, attempt: int) -> str:
-    """The write token of one task attempt."""
+    """Return the write token of one task attempt."""
     return f"{task_partition}-{stage}-{attempt}"
 
 
 def partition_metadata(requested: str, partition: str) -> bytes:
-    """The content of `PARTITION_METADATA`; the JVM finds a partition only by that file."""
+    """Return the content of `PARTITION_METADATA`; the JVM finds a partition only by that file."""
     depth = partition.count("/") + 1 if partition else 0
     return f"#partition metadata\ncommitTime={requested}\npartitionDepth={depth}\n".encode()
 
 
 def lies_outside(path: str) -> bool:
-    """True for a path that leads out of the table, or to where no data file may lie."""
+    """Return True if a path leads out of the table, or into a hidden folder, where no data file belongs."""
     if ".." in path or "\0" in path or path[:1] in "./":
         parts = path.split("/")
         return "\0" in path or ".." in parts or path[:1] == "/" or (path[:1] == "." and len(parts) > 1)
@@ -125,5 +125,5 @@ def lies_outside(path: str) -> bool:
 
 
 def join(partition: str, name: str) -> str:
-    """The path of a file relative to the table's root."""
+    """Return the path of a file relative to the table's root."""
     return f"{partition}/{name}" if partition else name

@@ -1,4 +1,4 @@
-"""What our writer tells in a Parquet footer, beside Hudi's own keys."""
+"""The note that our writer leaves in a Parquet footer, beside Hudi's own keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ NOTE = "lakelatch.file"
 
 
 def note_of(footer: Any) -> dict[str, Any]:
-    """The note: ``digest``, counts, ``checksums``, and ``key``, the column that holds the record keys. {} without one."""
+    """Return the note: ``digest``, counts, ``checksums``, and ``key``, the column that holds the record keys. {} without one."""
     try:
         found = json.loads((footer.metadata or {}).get(NOTE.encode(), b"{}"))
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Parquet files that are opened for reading, and the footers that one process has read of late."""
+"""Parquet files opened for reading, and a cache of the footers that this process has read."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _FOOTERS_KEPT = 512
 
 
 class Footers:
-    """Footers by path, those last used. A data file never changes and its name is never used again, so none is outdated."""
+    """The footers used most recently, by path. None goes stale: a data file never changes, and its name is never reused."""
 
     def __init__(self, store: Store) -> None:
         self._store, self._mutex = store, threading.Lock()
         self._kept: OrderedDict[str, pq.FileMetaData] = OrderedDict()
 
     def get(self, path: str) -> pq.FileMetaData | None:
-        """The footer if it is known."""
+        """Return the footer if it is cached, else None."""
         with self._mutex:
             if path in self._kept:
                 self._kept.move_to_end(path)
@@ -35,11 +35,11 @@ class Footers:
 
     @contextmanager
     def open(self, path: str, size: int) -> Iterator[StoredParquet]:
-        """The file, for one thread; ``size`` in bytes, 0 where it is not known.
+        """Open the file for one thread; ``size`` in bytes, 0 if unknown.
 
         Raises:
-            StorageError: there is none.
-            CorruptTableError: as `torn_is_told`, also while it is read.
+            StorageError: there is no such file.
+            CorruptTableError: the file is torn, as `torn_is_told`; raised while it is read as well.
         """
         with self._store.open(path, size=size or None) as stream, _native(stream) as source:
             known = self.get(path)
@@ -52,7 +52,7 @@ class Footers:
             yield file
 
     def of(self, path: str, size: int) -> pq.FileMetaData:
-        """The footer; opens the file where it is not known yet."""
+        """Return the footer; open the file if it is not cached."""
         found = self.get(path)
         if found is None:
             with self.open(path, size) as file:
@@ -62,7 +62,7 @@ class Footers:
 
 @contextmanager
 def _native(stream: IO[bytes]) -> Iterator[IO[bytes]]:
-    """A local file as Arrow reads it without Python's lock; another stream as it is."""
+    """Yield a local file as one that Arrow reads without Python's lock; yield any other stream as it is."""
     import pyarrow as pa
 
     if not isinstance(stream, io.BufferedReader) or not isinstance(stream.raw, io.FileIO):

@@ -1,4 +1,4 @@
-"""Folders of other table formats, recognised by what lies in them, so that a message can say what somebody has opened.
+"""Folders of other table formats, recognised by their contents, so that a message can say what the user has opened.
 
 Source: Delta Lake's protocol (``_delta_log``), Apache Iceberg's file-system catalogue (``metadata/*.metadata.json``,
 ``version-hint.text``), Apache Paimon's file layout (``snapshot/snapshot-N`` beside ``schema/schema-N``).
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def not_hudi(store: Store, why: str, next_step: str) -> str:
-    """The sentences for a folder that is no Hudi table."""
+    """Return the sentences for a folder that is no Hudi table."""
     if (format_ := _format(store)) is None:
         return f"{store.url} is not a Hudi table: {why}. {next_step}"
     name, sign = format_
@@ -26,7 +26,7 @@ def not_hudi(store: Store, why: str, next_step: str) -> str:
 
 
 def _format(store: Store) -> tuple[str, str] | None:
-    """The format's name with its article, and what it was known by."""
+    """Return the format's name with its article, and the sign by which it was recognised; None for an unknown folder."""
     try:
         folders = {each.rstrip("/") for each in store.folders("")}
         if "_delta_log" in folders:
@@ -40,6 +40,6 @@ def _format(store: Store) -> tuple[str, str] | None:
                     return "an Iceberg", f"metadata/{name}"
         if {"schema", "snapshot"} <= folders and any(each.startswith("schema-") for each in store.names("schema")):
             return "a Paimon", "schema/ and snapshot/"
-    except LakeLatchError:  # what is the matter with the store is told by whoever needs it
+    except LakeLatchError:  # a store that fails is reported by the next call that needs it
         pass
     return None

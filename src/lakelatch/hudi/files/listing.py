@@ -1,8 +1,8 @@
-"""All data files of a table, as the store lists them: what is there, not yet what counts.
+"""All data files of a table as the store lists them, before it is decided which of them count.
 
-A partition is a folder with a `.hoodie_partition_metadata` file: the JVM finds partitions only by it. The other reader
-takes any folder that has data files; such a folder is listed as well and named in `Listing.unmarked`, because what
-only one reader sees is damage that a check must find.
+A partition is a folder with a `.hoodie_partition_metadata` file: the JVM finds partitions only by it. The other reader takes
+any folder with data files. Such a folder is listed too and named in `Listing.unmarked`, because rows that only one reader
+sees are damage that a check must find.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class BaseFile(NamedTuple):
 
     @classmethod
     def at(cls, path: str, size: int) -> BaseFile | None:
-        """The base file at a path, or None when the name is no base file's."""
+        """Return the base file at a path, or None if the name is no base file's."""
         partition, _, name = path.rpartition("/")
         parts = base_name_parts(name)
         return None if parts is None else cls(path, partition, *parts, size)
@@ -48,7 +48,7 @@ class BaseFile(NamedTuple):
 class LogFile:
     """A log file. ``instant`` is the time in its name, ``completed`` C of its commit ("" until a snapshot knows it).
 
-    ``among``: in version 6, where several commits write into one file, those whose blocks count.
+    ``among``: in version 6, where several commits write into one file, the T of the commits whose blocks count.
     """
 
     path: str
@@ -63,7 +63,7 @@ class LogFile:
 
     @classmethod
     def at(cls, path: str, size: int, *, completed: str = "") -> LogFile | None:
-        """The log file at a path, or None when the name is no log file's."""
+        """Return the log file at a path, or None if the name is no log file's."""
         partition, _, name = path.rpartition("/")
         parts = parse_log_name(name)
         if parts is None or parts.cdc:
@@ -77,16 +77,16 @@ class LogFile:
 
     @property
     def order(self) -> tuple[str, int, str]:
-        """Sort key: the order in which the files of one group are merged."""
+        """The sort key that puts the log files of one group in merge order."""
         return (self.instant, self.version, self.write_token)
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What was found, sorted by path.
+    """The files of a table, sorted by path.
 
     Attributes:
-        bases: base files, whatever became of their commits.
+        bases: base files, of committed and other transactions alike.
         logs: log files, the same.
         partitions: folders that are partitions; "" for the root of an unpartitioned table.
         unmarked: partitions without their metadata file.
@@ -109,6 +109,7 @@ def list_data_files(store: Store, partitions: Iterable[str] | None = None) -> Li
 
 
 def _sort(entries: Iterable[Entry]) -> Listing:
+    """Sort entries into base files, log files, partition marks and the rest."""
     bases: list[BaseFile] = []
     logs: list[LogFile] = []
     others: list[Entry] = []

@@ -1,9 +1,9 @@
-"""Log files of merge-on-read tables: the blocks of one, and what each of them says of rows.
+"""Log files of merge-on-read tables: their blocks, and the rows and deletes in each.
 
     magic "#HUDI#", size, format version 1, kind, header, content, footer, and the length of all that once more
 
-All numbers are big endian. A block whose frame is not whole is torn: readers go on at the next magic, and so does this,
-but it tells of them. Whatever cannot be read for sure is refused, because a block that is left out is rows lost.
+All numbers are big endian. A block without a whole frame is torn: like other readers, `read_blocks` goes on at the next
+magic, but reports the gap. Anything ambiguous is refused, because a block left out is rows lost.
 
 Source: log files that Hudi 0.14 to 1.2 wrote.
 """
@@ -33,7 +33,7 @@ NATURAL = object()  # orders a delete that takes whatever came before it
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One whole block; ``path`` is that of its file. ``header`` is by Hudi's numbers."""
+    """One whole block; ``path`` is its file's, ``header`` is keyed by Hudi's numbers."""
 
     path: str
     kind: int
@@ -47,7 +47,7 @@ class Block:
 
     @property
     def rolls_back(self) -> str:
-        """T of the commit whose blocks before this one do not count; "" for a block of another kind."""
+        """T of the commit whose blocks before this one are void; "" for a block of another kind."""
         if self.kind != COMMAND:
             return ""
         if self.header.get(_COMMAND) != _ROLLBACK:
@@ -56,17 +56,17 @@ class Block:
 
     @property
     def merged(self) -> tuple[str, ...] | None:
-        """T of the commits whose blocks a log compaction has merged into this one; None for a block of another commit."""
+        """T of the commits whose blocks a log compaction merged into this one; None for an ordinary commit's block."""
         named = self.header.get(COMPACTED)
         return None if named is None else tuple(named.split(","))
 
     @property
     def partial(self) -> bool:
-        """Whether its rows have some columns only, and leave the others as they were."""
+        """True if its rows set some columns only and keep the others."""
         return self.header.get(_PARTIAL, "").lower() == "true"
 
     def rows(self, wanted: Callable[[list[str]], list[str]] | None = None) -> pa.Table:
-        """The rows of a data block, with meta columns; of the columns that it has those that ``wanted`` names (None: all)."""
+        """Return the rows of a data block, with meta columns; ``wanted`` picks from the columns it has (None: all)."""
         try:
             return self._parquet(wanted) if self.kind == PARQUET else self._avro(wanted)
         except LakeLatchError:
@@ -84,6 +84,7 @@ class Block:
         text = self.header[SCHEMA]
         schema, found = _parsed(text), []
         _version_3(self)
+        # After the version: the number of rows, then each row behind its length.
         (count,) = struct.unpack_from(">i", self.content, 4)
         at = 8
         for _ in range(count):
@@ -95,9 +96,9 @@ class Block:
         return rows if wanted is None else rows.select(wanted(rows.column_names))
 
     def deletes(self) -> Iterator[tuple[str, Any]]:
-        """Keys that a delete block takes away, each with its ordering value, or `NATURAL`.
+        """Yield the keys of a delete block, each with its ordering value or `NATURAL`.
 
-        A date is its days since 1970, a time its microseconds, as Hudi 1.2.0 writes and compares them; of several ordering
+        A date is days since 1970, a time microseconds, as Hudi 1.2.0 writes and compares them. The value of several ordering
         fields it is a tuple.
         """
         import fastavro
@@ -132,7 +133,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Torn:
-    """Bytes of a log file that are no whole block; no reader counts what they hold."""
+    """Bytes of a log file that are no whole block; readers skip them."""
 
     path: str
     start: int
@@ -140,10 +141,10 @@ class Torn:
 
 
 def read_blocks(body: bytes, path: str) -> list[Block | Torn]:
-    """All of a log file in order.
+    """Return all blocks and torn gaps of a log file, in order.
 
     Raises:
-        UnsupportedTableError: a block of a kind that is not read here.
+        UnsupportedTableError: a block is of a kind that this library does not read.
     """
     found: list[Block | Torn] = []
     at = 0
@@ -154,6 +155,7 @@ def read_blocks(body: bytes, path: str) -> list[Block | Torn]:
         else:
             following = body.find(MAGIC, at + 1)
             end = following if following >= 0 else len(body)
+            # The magic may occur inside the torn bytes, so neighbouring gaps are reported as one.
             if found and isinstance(before := found[-1], Torn):
                 found[-1] = Torn(path, before.start, end)
             else:
@@ -163,14 +165,14 @@ def read_blocks(body: bytes, path: str) -> list[Block | Torn]:
 
 
 def _end_of_block(body: bytes, at: int) -> int | None:
-    """Where the block that begins here ends; None when its frame is not whole."""
+    """Return the end of the block that begins at ``at``; None if its frame is not whole."""
     if len(body) < at + 38 or not body.startswith(MAGIC, at):
         return None
     (size,) = struct.unpack_from(">q", body, at + 6)
     end = int(at + 14 + size)
     if size < 24 or end > len(body) or struct.unpack_from(">q", body, end - 8) != (size + 6,):
         return None
-    # Fewer bytes than a magic after it are its end too, for the JVM as well.
+    # Trailing bytes shorter than a magic do not make the block torn; the JVM accepts them too.
     return end if len(body) - end < len(MAGIC) or body.startswith(MAGIC, end) else None
 
 
@@ -205,7 +207,7 @@ def _header(frame: bytes, at: int) -> tuple[dict[int, str], int]:
 
 
 def _piece(body: bytes, at: int) -> tuple[bytes, int]:
-    """The bytes behind their length, and where they end. Raises ValueError when they are not all there."""
+    """Return the bytes behind their length, and their end. Raises ValueError if they are not all there."""
     (length,) = struct.unpack_from(">i", body, at)
     end = at + 4 + length
     if not 0 <= length <= len(body) - at - 4:

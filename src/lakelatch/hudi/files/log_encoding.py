@@ -1,12 +1,12 @@
-"""Blocks of log files as bytes: rows in Parquet or Avro, and keys that are deleted. The reverse of `log_blocks`. Pure.
+"""Blocks of log files as bytes: rows in Parquet or Avro, and deleted keys. Reverses `log_blocks`. Pure.
 
-A delete says by an ordering value up to which version it takes a row, in the branch of a union that stands for the
-type of the ordering column; readers fail on a block with two of them. A date or a time is a number: Hudi 1.2.0 has
-branches for them, and fails on what they hold. To take whatever came before it says the number 0
-of 32 bits, as Hudi's do: with no value at all Hudi 1.2.0 fails on a row of an earlier log file, where rows are ordered.
+The ordering value of a delete bounds the versions that it removes. It is written in the branch of a union that matches the
+ordering column's type; readers fail on a block with two branches. Dates and times are written as numbers: Hudi 1.2.0 has
+branches for them, and fails on their values. A delete of all earlier versions has the 32-bit number 0, as in Hudi's own
+blocks: without a value Hudi 1.2.0 fails on a row of an earlier log file, where rows are ordered.
 
-Source: log files that Hudi 1.2.0 wrote and read; the Avro in a delete block is put together here, because encoders
-that choose a branch by the value choose the wrong one.
+Source: log files that Hudi 1.2.0 wrote and read. The Avro of a delete block is assembled here by hand, because encoders that
+choose a branch by the value choose the wrong one.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ from .log_blocks import AVRO, COMPACTED, DELETE, INSTANT, MAGIC, PARQUET, SCHEMA
 _NATURAL = b"\x04\0"  # the branch of 32 bits, and 0
 _ROWS_AT_ONCE = 1000
 _ARRAY = 12  # the branch of several values
-# Hudi's DecimalWrapper, which holds whatever decimal the column is of.
+# Hudi's DecimalWrapper has one precision and scale for decimals of every type.
 _PRECISION, _SCALE = 30, 15
 
 
 def parquet_block(instant: str, schema: str, content: bytes, *, merged: Iterable[str] = ()) -> bytes:
-    """A block of rows.
+    """Return a block of rows.
 
     Args:
-        instant: T of the commit; a block with another one does not count.
+        instant: T of the commit; readers skip a block that names another.
         schema: Avro JSON of the rows, meta columns included.
         content: a whole Parquet file.
-        merged: of a log compaction, T of the commits that it has merged.
+        merged: for a log compaction, T of the commits that it merged.
     """
     return _block(PARQUET, _header(instant, schema, merged), content)
 
 
 def avro_block(instant: str, schema: str, rows: pa.Table, *, merged: Iterable[str] = ()) -> bytes:
-    """A block of rows, one after the other: several times as dear to write and read as `parquet_block`.
+    """Return a block of rows, encoded one by one: several times slower to write and read than `parquet_block`.
 
-    Where a text orders rows, Hudi 1.2.0 takes the text of a Parquet block's last row for that of each of them.
+    Needed where a text orders rows: Hudi 1.2.0 takes the text of a Parquet block's last row for that of every row.
 
     Args:
-        rows: with all columns of ``schema``, in plain types.
+        rows: rows with all columns of ``schema``, in plain types.
 
     Raises:
-        InputError: a value is of no kind that Avro holds.
+        InputError: Avro cannot hold a value.
     """
     import fastavro
 
@@ -70,7 +70,7 @@ def avro_block(instant: str, schema: str, rows: pa.Table, *, merged: Iterable[st
 
 
 def _python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """The rows as the encoder takes them. `InputError` for what Parquet holds, and Avro does not."""
+    """Return the rows as the encoder takes them. Raise `InputError` for values that Parquet holds and Avro does not."""
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
@@ -87,11 +87,11 @@ def _python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 class _KeyTwiceError(Exception):
-    """Of two values of one key a map would lose one."""
+    """A map has a key twice; a dict would lose one of the values."""
 
 
 def _with_dicts(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """Makes dicts of the pairs of a map, at any depth, of a value of this type; None where there are none."""
+    """Return a function that turns the pairs of maps into dicts, at any depth; None if the type contains no map."""
     made: Callable[[Any], Any]
     if pa.types.is_map(kind):
         item = _with_dicts(kind.item_type)
@@ -126,6 +126,7 @@ def _encoder_of(text: str) -> Any:
             return [plain(one) for one in each]
         if not isinstance(each, dict):
             return each
+        # The encoder is given numbers for dates and times (`as_numbers`), so it must not convert them itself.
         number = each.get("logicalType") in ("date", "timestamp-micros")
         return {key: plain(value) for key, value in each.items() if not (number and key == "logicalType")}
 
@@ -140,15 +141,15 @@ def delete_block(
     *,
     merged: Iterable[str] = (),
 ) -> bytes:
-    """A block of deletes.
+    """Return a block of deletes.
 
     Args:
         instant: T of the commit.
-        schema: as of `parquet_block`; readers ask for it, though no row follows.
-        keys: (record key, partition path, ordering value as `Block.deletes` gives it, or None for a delete of whatever
+        schema: as for `parquet_block`; readers ask for it, though no row follows.
+        keys: (record key, partition path, ordering value as `Block.deletes` gives it, or None for a delete of all that
             came before).
         ordering: types of the ordering columns.
-        merged: as of `parquet_block`.
+        merged: as for `parquet_block`.
 
     Raises:
         InputError: the type, or one of the values, cannot order a delete.
@@ -180,7 +181,7 @@ def _block(kind: int, header: Mapping[int, str], content: bytes) -> bytes:
 
 
 def _long(number: int) -> bytes:
-    """Avro's zig-zag number of variable length."""
+    """Encode a number as Avro does: zig-zag, of variable length."""
     number, out = (number << 1) ^ (number >> 63), bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -194,12 +195,12 @@ def _octets(value: bytes) -> bytes:
 
 
 def _text(value: str) -> bytes:
-    """A text in the second branch of ``["null", "string"]``."""
+    """Encode a text in the second branch of ``["null", "string"]``."""
     return _long(1) + _octets(value.encode())
 
 
 def _writer_of(kinds: Sequence[pa.DataType]) -> Callable[[Any], bytes]:
-    """Encodes an ordering value with its branch of the union; of several columns an array of values with theirs."""
+    """Return an encoder of ordering values with their branch of the union; several columns make an array."""
     each = [_writer_of_one(kind) for kind in kinds]
     if len(each) > 1:
         head = _long(_ARRAY) + _long(1) + _long(len(each))

@@ -1,6 +1,6 @@
-"""Row groups of a Parquet file as bytes: where they lie, and what a footer says of them when they lie elsewhere.
+"""Row groups of a Parquet file as bytes: their position, and the footer that describes them at another position.
 
-So a file that differs from an older one in a few row groups takes the others over without decoding them.
+A file that differs from an older one in a few row groups copies the others without decoding them.
 
 Source: Apache Parquet, `parquet.thrift` (the numbers of the fields) and "File Format".
 """
@@ -25,12 +25,12 @@ _CHUNKS_OWN = frozenset({1, _CHUNK_OFFSET, _META})
 _ENCRYPTED = frozenset({8, 9})
 _PATH, _RAW_SIZE, _SIZE, _DATA, _INDEX, _DICTIONARY = 3, 6, 7, 9, 10, 11  # ColumnMetaData
 _OFFSETS = (_DATA, _INDEX, _DICTIONARY)
-_BLOOM = (14, 15)  # of a bloom filter, which lies elsewhere
+_BLOOM = (14, 15)  # offset and length of a bloom filter, which is stored elsewhere in the file
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """One column of a row group: its bytes from ``start`` on."""
+    """One column of a row group: ``size`` bytes from ``start`` on; ``told`` is its entry in the footer."""
 
     path: tuple[str, ...]
     start: int
@@ -38,7 +38,7 @@ class Chunk:
     told: Struct
 
     def at(self, start: int) -> Struct:
-        """What a footer says of it where it begins at ``start``; without page index and bloom filter, which stay behind."""
+        """Return its footer entry for another start, without page index and bloom filter, which are not copied."""
         by = start - self.start
         meta = {n: f for n, f in self.told[_META].value.items() if n not in _BLOOM}
         meta |= {n: Field(I64, meta[n].value + by) for n in _OFFSETS if n in meta}
@@ -48,7 +48,7 @@ class Chunk:
 
 
 class RawFooter:
-    """The footer of a Parquet file, as it is stored.
+    """The footer of a Parquet file, field by field as it is stored.
 
     Raises:
         ValueError: the bytes are no footer.
@@ -61,7 +61,7 @@ class RawFooter:
 
     @classmethod
     def of(cls, stream: IO[bytes]) -> RawFooter:
-        """Of a whole file."""
+        """Read the footer of a whole file."""
         end = stream.seek(0, os.SEEK_END)
         stream.seek(max(end - _TAIL.size, 0))
         size, magic = _TAIL.unpack(stream.read(_TAIL.size).rjust(_TAIL.size))
@@ -72,20 +72,20 @@ class RawFooter:
 
     @property
     def columns(self) -> list[Struct]:
-        """The columns' names and types, without the name of the whole, which tells the writer."""
+        """The columns' names and types, without the name of the root, which differs between writers."""
         root, *rest = self._told[_SCHEMA].value.values
         return [{n: f for n, f in root.items() if n != _NAME}, *rest]
 
     def chunks(self, row_group: int) -> list[Chunk]:
-        """The columns of a row group; empty where they cannot be taken over, because they are encrypted."""
+        """Return the columns of a row group; [] if they cannot be copied because they are encrypted."""
         return _chunks(self._told[_ROW_GROUPS].value.values[row_group])
 
     def joined(self, lie: Sequence[int | tuple[int, Sequence[Struct]]]) -> bytes:
-        """The footer of a file with these row groups, in order.
+        """Return the footer of a file with these row groups, in order.
 
         Args:
-            lie: for one of the own row groups by how many bytes it lies further on; for another its rows, and its columns as
-                `Chunk.at` tells of them.
+            lie: for an own row group the bytes by which it moves; for another one its number of rows, and its columns as
+                `Chunk.at` returns them.
         """
         own = iter(self._told[_ROW_GROUPS].value.values)
         groups = [_moved(next(own), each) if isinstance(each, int) else _row_group(*each) for each in lie]
@@ -115,7 +115,7 @@ def _moved(row_group: Struct, by: int) -> Struct:
 
 
 def ending(footer: bytes) -> bytes:
-    """The last bytes of a file with this footer."""
+    """Return the last bytes of a file with this footer."""
     return footer + _TAIL.pack(len(footer), MAGIC)
 
 

@@ -1,4 +1,4 @@
-"""Parquet files of a table: what Arrow finds wrong with one is told with its name."""
+"""Parquet files of a table; an error that Arrow raises about one names the file."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class StoredParquet(pq.ParquetFile):  # type: ignore[misc]
-    """The file at a path of a store, for one thread; it raises as `torn_is_told`, also while rows are read.
+    """The file at a path of a store, for one thread. It raises as `torn_is_told`, also while rows are read.
 
     Args:
-        store: where it lies.
-        path: of the file there.
+        store: the store that holds it.
+        path: its path there.
         source: an open stream of it.
-        options: as of pyarrow's.
+        options: pyarrow's own.
     """
 
     def __init__(self, store: Store, path: str, source: Any, **options: Any) -> None:
@@ -41,11 +41,11 @@ class StoredParquet(pq.ParquetFile):  # type: ignore[misc]
 
 @contextmanager
 def torn_is_told(store: Store, path: str) -> Iterator[None]:
-    """Raise `CorruptTableError`, which names the file, where Arrow finds no whole Parquet file in the block."""
+    """Raise `CorruptTableError`, naming the file, if Arrow finds that it is no whole Parquet file."""
     try:
         yield
     except (pa.ArrowException, OSError) as e:
-        # Of the system, of somebody who interrupts, or of a machine that has too little memory.
+        # Errors of the operating system, an interrupt and a lack of memory say nothing about the file.
         if getattr(e, "errno", None) is not None or isinstance(e, pa.ArrowCancelled | MemoryError):
             raise
         raise CorruptTableError(

@@ -1,4 +1,4 @@
-"""Thrift's compact protocol without a schema: what a Parquet footer is written in, read and written again field by field.
+"""Thrift's compact protocol without a schema, the encoding of Parquet footers, read and written field by field.
 
 A struct is a dict from field number to `Field`; unknown fields survive. Source: Apache Thrift, "Thrift Compact Protocol".
 """
@@ -13,14 +13,14 @@ _INTEGERS = frozenset({I16, I32, I64})
 
 
 class Field(NamedTuple):
-    """A value of a struct and its type; that of a boolean is the type alone, that of a list the type of its elements too."""
+    """A field's value and type. A boolean is its type alone; a list has the type of its elements too."""
 
     kind: int
     value: Any
 
 
 class Elements(NamedTuple):
-    """A list: the type of its elements, and these."""
+    """A list: the type of its elements, and its elements."""
 
     kind: int
     values: list[Any]
@@ -30,7 +30,7 @@ Struct = dict[int, Field]
 
 
 def decode(body: bytes) -> Struct:
-    """The struct with which the bytes begin. Raises `ValueError` when they hold none."""
+    """Return the struct at the start of the bytes. Raises `ValueError` if there is none."""
     try:
         found, _end = _struct(body, 0)
     except (IndexError, struct.error, RecursionError) as e:
@@ -39,7 +39,7 @@ def decode(body: bytes) -> Struct:
 
 
 def encode(value: Struct) -> bytes:
-    """The reverse of `decode`."""
+    """Reverse `decode`."""
     out = bytearray()
     _put_struct(out, value)
     return bytes(out)
@@ -70,6 +70,7 @@ def _struct(body: bytes, at: int) -> tuple[Struct, int]:
         if not head:
             return found, at
         kind = head & 15
+        # A field's number is stored as the distance from the one before, if that fits into four bits.
         if head >> 4:
             number += head >> 4
         else:

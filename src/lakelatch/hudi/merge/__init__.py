@@ -1,4 +1,4 @@
-"""Which version of a record wins, and how rows of a base file and of log files are combined."""
+"""Merging: the winning version of a record, and rows of a base file combined with those of log files."""
 
 from .dictionaries import TEXTS, cast, filled, holds, plain, stored_texts, without_unused
 from .laws import Broken, Tried, subject_of

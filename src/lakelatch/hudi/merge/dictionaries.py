@@ -1,7 +1,7 @@
 """Texts as codes of a dictionary, from the file that is read to the file that is written.
 
-A column of few different texts is stored as a dictionary and codes. Reading it as such, moving the codes and writing
-them spares most of what such columns cost in a rewrite: no text is made, copied or looked up.
+A column of few distinct texts is stored as a dictionary and codes. Reading, moving and writing the codes saves most of a
+rewrite's cost for such columns: no text is made, copied or looked up.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ _DICTIONARY = frozenset({"RLE_DICTIONARY", "PLAIN_DICTIONARY"})
 
 
 def stored_texts(metadata: pq.FileMetaData, *, but: Collection[str] = ()) -> list[str]:
-    """Text columns that every row group stores with a dictionary; Arrow makes one for others, which costs more."""
+    """Return the text columns that every row group stores with a dictionary. Asking Arrow for a dictionary of others costs
+    more.
+    """
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     without = {
         chunk.path_in_schema
@@ -31,18 +33,18 @@ def stored_texts(metadata: pq.FileMetaData, *, but: Collection[str] = ()) -> lis
 
 
 def holds(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values of ``kind`` are those of ``wanted``; texts may be in a dictionary."""
+    """Return whether values of ``kind`` are those of ``wanted``; texts may be in a dictionary."""
     texts = pa.types.is_string(wanted) and pa.types.is_dictionary(kind)
     return bool(kind == wanted or (texts and kind.value_type == wanted))
 
 
 def plain(column: Any) -> Any:
-    """The column without a dictionary."""
+    """Return the column without a dictionary."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def cast(column: Any, kind: pa.DataType) -> Any:
-    """The column in this type, which may be a dictionary."""
+    """Return the column in this type, which may be a dictionary."""
     if column.type == kind:
         return column
     if not pa.types.is_dictionary(kind):
@@ -51,13 +53,13 @@ def cast(column: Any, kind: pa.DataType) -> Any:
 
 
 def joined(column: Any) -> pa.DictionaryArray:
-    """One array with one dictionary."""
+    """Return one array with one dictionary."""
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     return whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.unify_dictionaries().chunks)
 
 
 def without_unused(column: Any) -> pa.DictionaryArray:
-    """The column as `TEXTS`, with those values only that some row has: a deleted row's must not stay in the file."""
+    """Return the column as `TEXTS`, without unused values: a deleted row's text must not stay in the file."""
     whole = joined(column)
     codes = np.asarray(whole.indices.drop_null())
     used = np.zeros(len(whole.dictionary), bool)
@@ -69,7 +71,7 @@ def without_unused(column: Any) -> pa.DictionaryArray:
 
 
 def filled(column: Any, text: str) -> pa.DictionaryArray:
-    """The column with this text where it has none."""
+    """Return the column with this text in place of nulls."""
     whole = joined(column)
     if not whole.null_count:
         return whole

@@ -1,4 +1,4 @@
-"""The laws of merging, tried on every small set of records, with the fewest that break one.
+"""The laws of merging, checked on every small set of records; a violation is reported with the fewest that show it.
 
     one_at_a_time   records that arrive one after the other give what they give together
     compaction      what a compaction has merged stands for the records in it: before others, and among them
@@ -8,8 +8,8 @@
     keys            what becomes of one key does not depend on others
     projection      a column has the same value whichever others are read
 
-What is tried is a function of two tables, the stored rows and the records that come to them; that of a merger by name is
-made of the code with which tables are written. `lakelatch.testing` goes on with random longer sets.
+The subject of a check is a function of two tables, the stored rows and the arriving records; a named merger's is built from
+the code that writes tables. `lakelatch.testing` adds random longer sets.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Broken:
-    """A law that does not hold: the records in order of arrival, and what they become in two ways."""
+    """A violated law: the records in order of arrival, and the two results that should be equal."""
 
     subject: str
     law: str
@@ -60,7 +60,7 @@ class Broken:
 
 
 def sample(kind: pa.DataType) -> list[Any]:
-    """Some values of a type, null among them.
+    """Return some values of a type, null among them.
 
     Raises:
         InputError: none are known.
@@ -109,13 +109,15 @@ class _With(Rule):
 
     def __init__(self, mergers: Mapping[str, Merger], ordering: tuple[str, ...]) -> None:
         super().__init__(dict.fromkeys(mergers, ""), ordering)
+        # `Rule` is frozen and looks its mergers up by name; these are put into its cache instead.
         self.__dict__["_found"] = dict(mergers)
 
 
 def subject_of(
     merger: Merger, kind: pa.DataType, values: Sequence[Any] | None = None, *, event_time: bool = False
 ) -> tuple[Apply, pa.Schema, dict[str, list[Any]]]:
-    """What `Tried` takes of a merger: what it does with rows of one column, and what rows bring there.
+    """Return the arguments of `Tried` for a merger: its function on rows of one column, the schema, and the values records
+    bring.
 
     Raises:
         InputError: no values of the type are known.
@@ -138,7 +140,7 @@ def _by_rule(rule: Rule) -> Apply:
 
 
 def _runs(records: pa.Table) -> Iterable[tuple[bool, pa.Table]]:
-    """Deletes and rows in turn, each without the column that tells them apart."""
+    """Yield runs of deletes and of rows in turn, each without the column that marks deletes."""
     marks, start = records.column(DELETED).to_pylist(), 0
     rows = records.drop_columns([DELETED])
     for end in range(1, len(marks) + 1):
@@ -150,13 +152,13 @@ def _runs(records: pa.Table) -> Iterable[tuple[bool, pa.Table]]:
 # --- the laws -----------------------------------------------------------------------------------------------------------
 
 Ways = tuple[tuple[str, pa.Table], tuple[str, pa.Table]]
-_SMALL = 3  # so many records show what there is to see, but for bounds
-_CASES_MAX = 3000  # that are tried at once; of more a sample
+_SMALL = 3  # three records show every violation except those at bounds
+_CASES_MAX = 3000  # tried at once; a larger set is sampled
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is done with records: two cuts through them, another order of them, and one of them."""
+    """The operations on a set of records: two cuts through it, another order of it, and one record of it."""
 
     cut: int = 0
     end: int = 0
@@ -167,7 +169,7 @@ class Case:
 class Tried:
     """One subject with its values, and the laws it claims.
 
-    Every set of two records is tried, and of three as many as take a moment: each has a key of its own.
+    Every set of two records is tried, and a sample of the sets of three. Each set has its own key, so one merge tries them all.
     """
 
     def __init__(
@@ -187,13 +189,13 @@ class Tried:
         self._nothing = self._stored.empty_table()
 
     def broken(self, wanted: Iterable[str]) -> Iterable[Broken]:
-        """The laws that do not hold, each with its smallest counterexample."""
+        """Yield the laws that do not hold, each with its smallest counterexample."""
         for law in wanted:
             if self._claims(law) and (found := self._smallest(law) or self.searched(law)):
                 yield found
 
     def searched(self, law: str) -> Broken | None:  # noqa: ARG002 - for those who go on where the small sets end
-        """A counterexample among longer sets."""
+        """Return a counterexample among longer sets; None here. Subclasses search."""
         return None
 
     def _claims(self, law: str) -> bool:
@@ -224,12 +226,12 @@ class Tried:
         return None
 
     def most(self, law: str, most: int) -> int:
-        """How many records of a set show something about the law."""
+        """Return how many records of a set can show something about the law."""
         # The sum of three floats depends on the order; that of two does not.
         return min(most, 2) if law == "order" and not self._laws.associative else most
 
     def _every(self, law: str, count: int, *, deletes: bool) -> list[pa.Table]:
-        """Of each place in the order of arrival one table, with a row of every set of ``count`` records."""
+        """Return one table per position in arrival order, with a row for every set of ``count`` records."""
         rows = product(*(range(len(some)) for some in self._values.values()))
         choices = [tuple(each) for each in product(rows, *self.stamps(count, deletes=deletes))]
         size = len(choices)
@@ -238,17 +240,17 @@ class Tried:
             numbers = sorted(Random(0).sample(numbers, _CASES_MAX))
         some = [tuple(choices[number // size**place % size] for place in reversed(range(count))) for number in numbers]
         if self._event_time and law in ("order", "replay"):
-            # Of equal ordering values the order of arrival decides, so that another order may give something else.
+            # Among equal ordering values the order of arrival decides, so another order may rightly give another result.
             some = [each for each in some if len({record[1] for record in each}) == count]
         keys = pa.array([str(number) for number in range(len(some))])
         return [self.records(keys, [each[place] for each in some]) for place in range(count)]
 
     def stamps(self, count: int, *, deletes: bool) -> list[Sequence[Any]]:
-        """What a record has beside its values: ordering values, and whether it deletes."""
+        """Return what a record has beside its values: ordering values, and the delete mark."""
         return [*([range(1, count + 1)] if self._event_time else []), (False, True) if deletes else (False,)]
 
     def records(self, keys: pa.Array, chosen: Sequence[tuple[Any, ...]]) -> pa.Table:
-        """Records of these keys; of each the places of its values, and its stamps."""
+        """Return records with these keys; ``chosen`` has the indexes of their values, and their stamps."""
         columns = {KEY: keys}
         if self._event_time:
             columns[ORDER] = pa.array([each[1] for each in chosen], pa.int64())
@@ -260,7 +262,7 @@ class Tried:
     # --- what is compared -----------------------------------------------------------------------------------------
 
     def told(self, law: str, records: Sequence[pa.Table], ways: Ways, key: str | None) -> Broken:
-        """What is said of a counterexample."""
+        """Return the report of a counterexample."""
 
         def of(rows: pa.Table) -> list[Record]:
             mine: list[Record] = (rows if key is None else rows.filter(pc.equal(rows.column(KEY), key))).to_pylist()
@@ -272,7 +274,7 @@ class Tried:
         )
 
     def ways(self, law: str, records: Sequence[pa.Table], case: Case) -> Ways:
-        """Two ways that have to come to the same."""
+        """Return two ways of applying the records that must give the same result."""
         together = "all together", self._after(self._nothing, records)
         if law == "one_at_a_time":
             return together, ("one after the other", self._one_by_one(records))
@@ -307,7 +309,7 @@ class Tried:
         return ("of all columns", together[1].select(kept)), (f"of {name} alone", few.select(kept))
 
     def _compacted(self, records: Sequence[pa.Table], case: Case) -> Ways:
-        """The records from one cut to the other were merged ahead, as by a compaction or in a batch."""
+        """Return the two ways for records merged ahead from one cut to the other, as by a compaction or within a batch."""
         some = records[case.cut : case.end]
         if not case.cut:
             merged = self._after(self._nothing, some)
@@ -329,7 +331,7 @@ class Tried:
         return stored
 
     def _after(self, stored: pa.Table, records: Sequence[pa.Table]) -> pa.Table:
-        # Those of one place have different keys, so deletes may come first there.
+        # Records of one position have different keys, so their deletes may come first.
         sorted_ = [part for each in records for part in _split(each)]
         if not sorted_:
             return stored
@@ -337,7 +339,7 @@ class Tried:
 
 
 def cases_of(law: str, count: int) -> Iterable[Case]:
-    """All that a law may do with so many records."""
+    """Return all cases that a law needs for this many records."""
     if law == "compaction":
         return [Case(cut, end) for cut in range(count) for end in range(cut + 1, count + 1)]
     if law == "order":
@@ -362,7 +364,7 @@ def _deletes(records: pa.Table) -> pa.Table:
 
 
 def first_difference(one: pa.Table, other: pa.Table) -> str | None:
-    """The first key that has another row in the other table; of two NaN each is the other, and -0.0 is not 0.0."""
+    """Return the first key whose rows differ between the tables, or None. NaN equals NaN, and -0.0 is not 0.0."""
     if one.equals(other):
         return None
     rows = [{row[KEY]: repr(row) for row in each.to_pylist()} for each in (one, other)]

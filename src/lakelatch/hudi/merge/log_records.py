@@ -1,15 +1,15 @@
-"""The rows of a file slice that has log files: what its commits have made of the base file's rows.
+"""The rows of a file slice with log files: the base file's rows after the changes of its log files.
 
-    the changes of all log files, in the order of their commits' T    -> the newest change of each key
-    these onto the base file                                          -> the rows
+    the changes of all log files, in the order of their commits' T  ->  the newest change of each key
+    these onto the base file                                         ->  the rows
 
-The newer of two changes is the one with the greater ordering value, and the later one on a tie, where the table has an
-ordering field; else the later one. Of several ordering fields the first that differs decides. A delete without ordering value
-takes whatever came before it. Rows keep the place of those that they replace, new keys stand at the end. What a log compaction
-has merged stands for the log files that it names.
+The newer of two changes has the greater ordering value, and on a tie comes later; without an ordering field the later one is
+newer. Of several ordering fields the first that differs decides. A delete without an ordering value removes all earlier
+versions. Rows keep the position of those that they replace, new keys are at the end. A log compaction's result replaces the
+log files that it names.
 
-A partial update (Spark's MERGE INTO writes some) sets its columns in the row that is there, and the ordering value with them.
-Where readers fail, or disagree what that row is, it is refused: after a delete, without a row, older than some of what it meets.
+A partial update (Spark's MERGE INTO writes some) sets its columns in the existing row, and the ordering value with them. It
+is refused where readers fail or disagree: after a delete, without a row, or older than part of what it meets.
 
 Source: what Hudi 1.2.0 and hudi-rs 0.5.0 were measured to read; tests compare them row by row.
 """
@@ -43,11 +43,11 @@ _log = logging.getLogger("lakelatch.log_merge")
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """The newest of a key: a row of the log files by its place, or a delete (None); ``ordering`` may be `NATURAL`.
+    """The newest change of a key: a row of the log files by its index, or a delete (None). ``ordering`` may be `NATURAL`.
 
     Attributes:
-        updates: partial updates of that row since; ``ordering`` is that of the last one.
-        whole: False where there is no row before the first update, which has ``place`` too: it is of the base file's row.
+        updates: partial updates since that row; ``ordering`` is the last one's.
+        whole: False if no log file has the row before its first update: ``place`` is that update, the row is in the base file.
         first: ordering value of the row.
     """
 
@@ -67,14 +67,14 @@ def merged_rows(
     meta: bool = True,
     strict: bool = False,
 ) -> pa.Table:
-    """The rows of the slice; of the data columns those in ``columns`` (None: all) that it has.
+    """Return the rows of the slice, with the data columns in ``columns`` that it has (None: all).
 
     Args:
         meta: with all meta columns; otherwise with the record key, and others that ``columns`` names.
-        strict: raise for a torn block, which readers leave out: whoever writes the rows anew would make that final.
+        strict: raise for a torn block, which readers skip: rewriting the rows would make the loss final.
 
     Raises:
-        UnsupportedTableError: merging follows rules, or a block is of a kind, that are not known here.
+        UnsupportedTableError: the merge rules, or the kind of a block, are unknown here.
         CorruptTableError: a block cannot be decoded.
     """
     if config.for_streams:
@@ -102,15 +102,15 @@ def merged_rows(
 def needed_columns(
     columns: Collection[str] | None, ordering: Collection[str], *, meta: bool = True
 ) -> Collection[str] | None:
-    """What has to be read to merge these columns (None: all); arguments as of `merged_rows`."""
+    """Return the columns to read in order to merge these (None: all); arguments as for `merged_rows`."""
     return None if columns is None else {*columns, *ordering, *(META_COLUMNS if meta else (RECORD_KEY,))}
 
 
 @dataclass(frozen=True)
 class LogChanges:
-    """What some log files do together: rows that they set, with meta columns, and keys that they delete; no key is in both.
+    """The combined changes of some log files: rows that they set, with meta columns, and keys that they delete.
 
-    A delete has its ordering value, or `NATURAL`.
+    No key is in both. A delete has its ordering value, or `NATURAL`.
     """
 
     rows: pa.Table | None
@@ -118,9 +118,9 @@ class LogChanges:
 
 
 def merged_logs(store: Store, config: TableConfig, logs: Sequence[LogFile]) -> LogChanges:
-    """The newest change of each key in the oldest log files of a slice. To read it is to read them, whatever follows.
+    """Return the newest change of each key in the oldest log files of a slice, as one set that may replace them.
 
-    Of others than the oldest it would not be: where a row follows a delete, the row is left, which does not tell that an
+    Only the oldest log files can be replaced so: where a row follows a delete, the row is kept, and it does not say that an
     older one is gone.
 
     Raises as `merged_rows` does with ``strict``.
@@ -146,34 +146,36 @@ def _fitting(logs: Sequence[LogFile]) -> Iterator[None]:
 
 
 def standing(store: Store, logs: Sequence[LogFile]) -> dict[str, tuple[str, ...] | None]:
-    """T of the commits whose blocks count in a slice, in the order of their places; what each has merged (None: it is no
-    log compaction). Raises `CorruptTableError` for a torn block.
+    """Return T of the commits whose blocks count in a slice, in merge order -> the commits each merged (None: no log
+    compaction).
+
+    Raises `CorruptTableError` for a torn block.
     """
     commits = _commits_of(store, logs, strict=True)
     return {instant: commits[instant][0].merged for instant in _places(commits)}
 
 
 def cleared_keys(store: Store, group: FileSlice) -> set[str]:
-    """Keys whose every earlier version a log file of the slice deletes.
+    """Return keys of which a log file of the slice deletes every earlier version.
 
-    Where rows are ordered by a column, a row of such a key that comes after the delete loses, for all of Hudi's readers,
-    against one in the base file that is newer by the column: they merge the log files first, and forget the delete.
+    Where a column orders rows, a later row of such a key loses against a base file's row that is newer by the column: Hudi's
+    readers merge the log files first, and forget the delete.
     """
     blocks = _counting(store, group.logs, strict=True) if group.logs else []
     return {key for block in blocks if block.kind == DELETE for key, value in block.deletes() if value is NATURAL}
 
 
 def logged_rows(store: Store, logs: Sequence[LogFile], columns: Sequence[str]) -> list[pa.Table]:
-    """These columns of the rows that log files set, one table for each block, whatever has become of the rows since."""
+    """Return these columns of the rows that log files set, one table per block, later changes of the rows ignored."""
     found = ((block, block.rows()) for block in _counting(store, logs, strict=True) if block.kind != DELETE)
-    # The keys of partial updates stand in whole rows too.
+    # A partial update without these columns is skipped: its key is in a whole row too.
     return [
         rows.select(columns) for block, rows in found if not block.partial or set(columns) <= set(rows.column_names)
     ]
 
 
 def body_of(store: Store, log: LogFile) -> bytes:
-    """The bytes of a log file. Raises `StorageError`, as for a base file, when it is gone."""
+    """Return the bytes of a log file. Raises `StorageError` if it is gone, as for a base file."""
     stored = store.get(log.path)
     if stored is None:
         raise StorageError(
@@ -185,16 +187,16 @@ def body_of(store: Store, log: LogFile) -> bytes:
 
 
 def _counting(store: Store, logs: Sequence[LogFile], *, strict: bool) -> list[Block]:
-    """The blocks of committed changes, in the order in which readers apply them."""
+    """Return the blocks of committed changes, in the order in which readers apply them."""
     commits = _commits_of(store, logs, strict=strict)
     return [block for instant in _places(commits) for block in commits[instant]]
 
 
 def _commits_of(store: Store, logs: Sequence[LogFile], *, strict: bool) -> dict[str, list[Block]]:
-    """The blocks of each commit, by T, in the order of T; none of one whose files need not be read.
+    """Return the blocks of each commit, by T, in the order of T; [] for a commit whose files need not be read.
 
-    That is one which a log compaction names. What it may name in turn, if it is one itself, is looked at only where there is
-    something below it that nobody names.
+    A commit that a log compaction names is not read. What it names in turn, if it is a log compaction itself, matters only if
+    an older commit that nobody names exists.
     """
     files: dict[str, list[LogFile]] = {}
     for log in logs:
@@ -203,11 +205,13 @@ def _commits_of(store: Store, logs: Sequence[LogFile], *, strict: bool) -> dict[
         files.setdefault(log.instant, []).append(log)
     found: dict[str, list[Block]] = {}
     named: set[str] = set()
+    # The newest first, because a log compaction is younger than the commits that it makes unnecessary to read.
     for instant in sorted(files, reverse=True):
         if instant in named:
             found[instant] = []
             continue
         blocks = _blocks_of(store, files[instant], strict=strict)
+        # A rollback block voids blocks before it, so every file must be read, in order.
         if any(block.rolls_back for block in blocks):
             return _all_commits_of(store, logs, strict=strict)
         if kept := [block for block in blocks if block.instant == instant]:
@@ -245,14 +249,14 @@ def _blocks_of(store: Store, logs: Iterable[LogFile], *, strict: bool) -> list[B
 
 
 def _places(commits: Mapping[str, Sequence[Block]]) -> list[str]:
-    """T of the commits that count, in the order in which they do.
+    """Return T of the commits that count, in merge order.
 
-    Not those that a log compaction has merged; what it made of them stands where the newest of them did.
-    A block of a log compaction counts only with one of those that it names, and two log compactions of one block are one
-    after the other. The first block of a commit speaks for all of them.
+    The commits that a log compaction merged are left out; its result takes the position of the newest of them. A log
+    compaction's block counts only with one of the commits that it names, and two log compactions of one block count one after
+    the other. The first block of a commit stands for all of them.
 
     Args:
-        commits: ordered by T; without blocks those that need not be read, which a log compaction names.
+        commits: ordered by T; [] for a commit that a log compaction names and that was not read.
 
     Source: measured with Hudi 1.2.0 and hudi-rs 0.5.0, which agree; `tests/jvm/test_log_compactions.py` compares them.
     """
@@ -262,14 +266,14 @@ def _places(commits: Mapping[str, Sequence[Block]]) -> list[str]:
         now = merged_into.get(instant, instant)
         blocks = commits[instant]
         if not blocks or (merged := blocks[0].merged) is None:
-            kept[now] = None  # where it stood first, which is that of the newest
+            kept[now] = None  # a dict keeps the position of the first insertion: the newest's
         else:
             merged_into |= dict.fromkeys(merged, now)
     return [*reversed(kept)]
 
 
 def told_of_torn(torn: Torn, *, strict: bool) -> None:
-    """Log a torn block, or with ``strict`` raise `CorruptTableError` for it."""
+    """Log a torn block; with ``strict`` raise `CorruptTableError` for it."""
     what = f"log file {torn.path} is torn from byte {torn.start} to {torn.end}"
     if strict:
         raise CorruptTableError(
@@ -282,7 +286,7 @@ def told_of_torn(torn: Torn, *, strict: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Partial:
-    """A block of partial updates: its number among those of rows, and the place of its first row."""
+    """A block of partial updates: its number among the blocks of rows, and the index of its first row."""
 
     path: str
     number: int
@@ -302,8 +306,8 @@ class _Changes:
     """The newest change of each key so far.
 
     Args:
-        ordering: the ordering fields, the one that decides first before the others.
-        columns: those that are looked at; None: all.
+        ordering: the ordering fields; the first that differs decides.
+        columns: the columns to read; None: all.
     """
 
     def __init__(self, ordering: Sequence[str], columns: Collection[str] | None = None) -> None:
@@ -312,11 +316,11 @@ class _Changes:
         self._count = 0
         self._newest: dict[str, _Change] = {}
         self._partial: list[_Partial] = []
-        # The first blocks, as long as whole rows is all that they have: their newest are found at once, not one by one.
+        # The first blocks, as long as they hold whole rows only: their newest rows are found by one sort, not one by one.
         self._whole: list[tuple[Block, pa.Table]] = []
 
     def write(self, block: Block) -> None:
-        """The rows of a data block."""
+        """Apply a data block."""
         rows = block.rows(lambda names: self._read(names, block))
         if block.partial:
             if lacking := [name for name in self._ordering if name not in rows.column_names]:
@@ -331,7 +335,7 @@ class _Changes:
         self._count += rows.num_rows
 
     def _read(self, names: Sequence[str], block: Block) -> list[str]:
-        """Those of a block's columns that have to be read."""
+        """Return the columns of a block that must be read."""
         if _OPERATION in names:
             raise UnsupportedTableError(
                 f"Log file {block.path} has rows that say which operation they are ({_OPERATION}), which is not read here. "
@@ -349,7 +353,7 @@ class _Changes:
         return [name for name in names if self._columns is None or name in self._columns or name == _IS_DELETED]
 
     def _are_whole(self, rows: pa.Table) -> bool:
-        """Whether none of these is a delete, and their keys and ordering values compare in Arrow as in Python."""
+        """Return whether these rows hold no delete, and their keys and ordering values compare in Arrow as in Python."""
         keys = rows.column(RECORD_KEY)
         if _IS_DELETED in rows.column_names or keys.type != pa.string() or keys.null_count:
             return False
@@ -363,7 +367,7 @@ class _Changes:
         return not values.null_count and others <= {values.type} and any(is_one(values.type) for is_one in kinds)
 
     def _one_by_one(self) -> None:
-        """What comes now is more than whole rows: look at each of those before."""
+        """Apply the whole blocks so far row by row, because the next change is more than whole rows."""
         whole, start = self._whole, 0
         self._whole = []
         for block, rows in whole:
@@ -371,7 +375,7 @@ class _Changes:
             start += rows.num_rows
 
     def _newest_whole(self) -> npt.NDArray[np.int64]:
-        """The places of the newest rows, where all blocks have whole rows only, in the order in which their keys came."""
+        """Return the indexes of the newest rows if all blocks have whole rows only, in the order in which their keys came."""
         blocks = [rows for _, rows in self._whole]
         keys = pa.chunked_array([chunk for rows in blocks for chunk in rows.column(RECORD_KEY).chunks], pa.string())
         codes = np.asarray(pc.dictionary_encode(keys.combine_chunks()).indices)
@@ -396,18 +400,18 @@ class _Changes:
                 self._note(key, _Change(value, None if is_gone else start + number), block)
 
     def delete(self, block: Block) -> None:
-        """The keys of a delete block."""
+        """Apply a delete block."""
         self._one_by_one()
         for key, value in block.deletes():
             self._note(key, _Change(value, None), block)
 
     def take(self, blocks: Iterable[Block]) -> None:
-        """All of these, in order."""
+        """Apply all of these blocks, in order."""
         for block in blocks:
             self.delete(block) if block.kind == DELETE else self.write(block)
 
     def merged(self) -> LogChanges:
-        """These changes, apart from any base file."""
+        """Return these changes, apart from any base file."""
         self._one_by_one()
         if self._partial:
             raise _unclear(self._partial[0].path, "would be merged apart from the rows that they change")
@@ -419,7 +423,7 @@ class _Changes:
         return LogChanges(rows, tuple(deletes))
 
     def _values(self, rows: pa.Table) -> list[Any]:
-        """The ordering value of each row as `Block.deletes` gives them: None where the rows have none."""
+        """Return the ordering value of each row as `Block.deletes` gives it; None if the rows have none."""
         if not any(name in rows.column_names for name in self._ordering):
             return [None] * rows.num_rows
         columns = [
@@ -430,7 +434,7 @@ class _Changes:
 
     def _note(self, key: str, change: _Change, block: Block) -> None:
         before = self._newest.get(key)
-        # A delete of whatever came before stays when one follows that says less.
+        # A delete of every earlier version must survive a later delete that is bounded by an ordering value.
         less = before is not None and before.ordering is NATURAL and change.place is None
         if before is None or (self._wins(change.ordering, before.ordering) and not less):
             self._newest[key] = change
@@ -457,11 +461,11 @@ class _Changes:
         return _not_older(new, old)
 
     def columns_with(self, base: pa.Table | None) -> set[str]:
-        """Names of the columns that these changes or the base file have."""
+        """Return the names of the columns that these changes or the base file have."""
         return {name for rows in [*self._rows, *([base] if base is not None else [])] for name in rows.column_names}
 
     def onto(self, base: pa.Table | None) -> pa.Table:
-        """The base file's rows after these changes."""
+        """Return the base file's rows after these changes."""
         if base is None and not self._rows:
             return pa.table({RECORD_KEY: pa.array([], pa.string())})
         logged, columns = self._rows, self._columns
@@ -481,7 +485,7 @@ class _Changes:
         return merge(old, rows, ordering=self._ordering).rows
 
     def _updated(self, old: pa.Table, written: pa.Table, logged: Sequence[pa.Table]) -> pa.Table:
-        """The rows with partial updates as they are then; not those that are newer in the base file."""
+        """Return the rows with partial updates applied, except those that are newer in the base file."""
         starts: list[int] = []
         owners: list[int] = []
         updates: list[int] = []
@@ -501,7 +505,7 @@ class _Changes:
         return pa.table(found, schema=both.schema)
 
     def _updatable(self, old: pa.Table) -> Iterator[tuple[int, _Change]]:
-        """The rows with partial updates that count: place of the row, in the base file or after it, and the updates."""
+        """Yield the rows with partial updates that count: index in the base file or after it, and the change."""
         updated = {key: each for key, each in self._newest.items() if each.updates}
         keys = plain(old.column(RECORD_KEY))
         met = np.flatnonzero(np.asarray(pc.is_in(keys, value_set=pa.array(list(updated), keys.type))))
@@ -523,7 +527,7 @@ class _Changes:
                 raise _unclear(self._partial[0].path, f"are older and newer than one row (record key {key!r})")
 
     def _taken(self, base: pa.Table) -> npt.NDArray[np.bool_]:
-        """Marks the rows that deletes take."""
+        """Return a mask of the rows that deletes remove."""
         deletes = {key: each.ordering for key, each in self._newest.items() if each.place is None}
         if not deletes:
             return np.zeros(base.num_rows, bool)
@@ -536,7 +540,7 @@ class _Changes:
 
 
 def _not_older(new: Any, old: Any) -> bool:
-    """Whether the first of several values that differs is greater; None is less than any."""
+    """Return whether the first of several values that differs is greater; None is less than any."""
     if not (isinstance(new, tuple) and isinstance(old, tuple) and len(new) == len(old)):
         raise TypeError(f"{new!r} and {old!r} are not of the same ordering fields")
     for mine, theirs in zip(new, old, strict=True):
@@ -546,7 +550,7 @@ def _not_older(new: Any, old: Any) -> bool:
 
 
 def comparable(column: Any) -> Any:
-    """Values of an ordering column of rows in the form in which deletes have theirs (`Block.deletes`)."""
+    """Return an ordering column in the form in which deletes have its values (`Block.deletes`)."""
     if pa.types.is_date32(column.type):
         return column.cast(pa.int32())
     if pa.types.is_timestamp(column.type):
@@ -566,13 +570,13 @@ def _base(store: Store, group: FileSlice, wanted: Collection[str] | None) -> pa.
 
 
 def _parquet_of(store: Store, stream: IO[bytes], base: BaseFile, wanted: Collection[str] | None) -> StoredParquet:
-    """A base file. Of a small one of which all is wanted the end is not read twice, for the footer and for the rows."""
+    """Open a base file. A small one that is needed whole is read at once, so its end is not read twice, for footer and rows."""
     whole = wanted is None and base.size <= _WHOLE_BYTES
     return StoredParquet(store, base.path, pa.BufferReader(stream.read()) if whole else stream)
 
 
 def alike(tables: Sequence[pa.Table]) -> list[pa.Table]:
-    """All tables with the columns that any of them has, in the widest type; between kinds of one type the later one's."""
+    """Return all tables with all of their columns, in the widest type; if two types cannot be joined the later one is used."""
     kinds: dict[str, pa.DataType] = {}
     for table in tables:
         for column in table.schema:

@@ -1,4 +1,4 @@
-"""By which rule the rows of log files supersede others, as the table's properties say."""
+"""The rule by which rows of log files supersede others, from the table's properties."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ..table import META_COLUMNS, TableConfig
 
 
 def ordering_of(config: TableConfig) -> tuple[str, ...]:
-    """The columns by which versions of a row are ordered; without any by their commits only.
+    """Return the columns that order versions of a row; () if the order of commits does.
 
     Raises:
-        UnsupportedTableError: log files of the table are merged by rules that are not known here.
+        UnsupportedTableError: the rules that merge the table's log files are unknown here.
     """
     reason = config.unknown_merge()
     if not config.populate_meta_fields:
@@ -29,6 +29,6 @@ def ordering_of(config: TableConfig) -> tuple[str, ...]:
 
 
 def rule_of(config: TableConfig, merge: Iterable[tuple[str, str]] = (), ties: Ties = "last") -> Rule:
-    """By which rule a writer of this library merges rows: that of the table's properties, and what its settings say."""
+    """Return the rule by which writers of this library merge rows: the properties' rule with the table's ``merge`` settings."""
     fixed = (*config.record_key_fields, *config.partition_fields, *META_COLUMNS)
     return Rule(dict(merge), config.newer_by, ties, fixed)

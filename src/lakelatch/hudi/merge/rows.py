@@ -1,4 +1,4 @@
-"""New rows onto old ones, with Arrow kernels: pure functions that keep the order of the rows.
+"""Merging new rows into old ones, with Arrow kernels: pure functions that keep the order of the rows.
 
 Rules, the same in every writer of this library:
 
@@ -8,7 +8,7 @@ Rules, the same in every writer of this library:
 - a null ordering value is older than every value;
 - one batch may hold a key twice only when there is an ordering field; the last row wins a tie.
 
-A table may say otherwise (`Rule`): that of equal ordering values the first row wins, and how columns are merged.
+A table may set other rules (`Rule`): the first row wins a tie, or columns have mergers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .dictionaries import cast, plain
 
 @dataclass(frozen=True)
 class Merged:
-    """The rows after a merge and what became of the incoming ones."""
+    """The rows after a merge, and counts of what it did."""
 
     rows: pa.Table
     inserts: int = 0
@@ -39,20 +39,20 @@ class Merged:
 
     @property
     def inserted_keys(self) -> pa.Array:
-        """Keys of the rows that the old ones lack; these rows stand at the end."""
+        """The keys that the old rows lacked; their rows are at the end."""
         return _array(self.rows.slice(self.rows.num_rows - self.inserts), RECORD_KEY)
 
     @property
     def changed(self) -> bool:
-        """False when the old rows stand as they are, so that nothing has to be written."""
+        """False if the old rows are unchanged, so nothing has to be written."""
         return bool(self.inserts or self.updates or self.deletes)
 
 
 @dataclass(frozen=True)
 class Effects:
-    """What one writer did in one place: rows that it set (of keys that it met, and new ones), keys that it removed.
+    """The effects of one writer on one file group: rows it set (of keys it met, and new ones), keys it removed.
 
-    ``settled``: its rows stand in the place of those that were there, whatever the ordering field says of the two.
+    ``settled``: its rows replace the existing ones, whatever the ordering field says.
     """
 
     updated: pa.Table
@@ -62,15 +62,16 @@ class Effects:
 
 
 def merge(base: pa.Table, incoming: pa.Table, *, ordering: Sequence[str] = (), ties: Ties = "last") -> Merged:
-    """``base`` with the incoming rows in the place of those they replace, new keys at the end.
+    """Return ``base`` with matching rows replaced by incoming ones, and new keys at the end.
 
-    Both have the column `RECORD_KEY`; keys are unique in each (`deduplicate`). Columns that only ``incoming`` has are
-    null in the old rows; columns that only ``base`` has (the other meta columns) are null in the new ones.
+    Both have the column `RECORD_KEY`; keys are unique in each (`deduplicate`). Columns that only ``incoming`` has are null in
+    the old rows; columns that only ``base`` has (the other meta columns) are null in the new ones.
     """
     schema = joined_schema(base.schema, incoming.schema)
     if not base.num_rows:
         return Merged(widened(incoming, schema), inserts=incoming.num_rows)
     old_keys, new_keys = _array(base, RECORD_KEY), _array(incoming, RECORD_KEY)
+    # Keys are unique on both sides, so each old row has at most one incoming partner: its index, or null.
     match = pc.index_in(old_keys, value_set=new_keys)
     matched = np.asarray(match.is_valid())
     partner = np.asarray(pc.fill_null(match, 0)).astype(np.int64)
@@ -87,7 +88,7 @@ def merge(base: pa.Table, incoming: pa.Table, *, ordering: Sequence[str] = (), t
 
 
 def merge_by(rule: Rule, base: pa.Table, incoming: pa.Table) -> Merged:
-    """`merge` by the table's rule: each column of a key that both have by its merger; ``incoming`` as `contributions`."""
+    """Merge by the table's rule: each column of a shared key by its merger; ``incoming`` is the result of `contributions`."""
     if rule.plain:
         return merge(base, incoming, ordering=rule.ordering, ties=rule.ties)
     combined = _pairs(rule, base, incoming)
@@ -95,7 +96,7 @@ def merge_by(rule: Rule, base: pa.Table, incoming: pa.Table) -> Merged:
 
 
 def _pairs(rule: Rule, base: pa.Table, incoming: pa.Table) -> pa.Table:
-    """The incoming rows, each merged with the one of its key that ``base`` has."""
+    """Return the incoming rows, each merged with ``base``'s row of the same key."""
     known = base.filter(pc.is_in(base.column(RECORD_KEY), value_set=_array(incoming, RECORD_KEY)))
     data = [field for field in joined_schema(base.schema, incoming.schema) if field.name in incoming.column_names]
     schema = pa.schema([pa.field(each.name, incoming.schema.field(each.name).type) for each in data])
@@ -106,7 +107,7 @@ def _pairs(rule: Rule, base: pa.Table, incoming: pa.Table) -> pa.Table:
 def _newer(
     base: pa.Table, incoming: pa.Table, ordering: Sequence[str], partner: npt.NDArray[np.int64], ties: Ties
 ) -> npt.NDArray[np.bool_]:
-    """Marks the base rows whose place the incoming row at ``partner`` may take."""
+    """Return a mask of the base rows that the incoming row at ``partner`` may replace."""
     new = [_array(incoming, name) for name in ordering]
     old = [
         _array(base, name) if name in base.column_names else pa.nulls(base.num_rows, value.type)
@@ -118,9 +119,9 @@ def _newer(
 def supersedes(
     new: Sequence[pa.Array], old: Sequence[pa.Array], partner: npt.NDArray[Any], ties: Ties
 ) -> npt.NDArray[np.bool_]:
-    """Of the ordering columns: marks the old rows that give way to the one with the new values at ``partner``.
+    """Return a mask of the old rows that yield to the new row at ``partner``, given the ordering columns of both.
 
-    Where ``partner`` is negative the mark says nothing.
+    Where ``partner`` is negative the mask is meaningless.
     """
     places = pa.array(np.maximum(partner, 0))
     newer, tied = np.zeros(len(partner), bool), np.ones(len(partner), bool)
@@ -138,7 +139,7 @@ def supersedes(
 
 
 def with_rows(base: pa.Table, places: npt.NDArray[np.bool_], rows: pa.Table) -> pa.Table:
-    """``base`` with these rows in the marked places, in order; its columns alone, those that the rows lack are null there."""
+    """Return ``base`` with these rows at the marked positions, in order. Only its own columns; missing ones are null there."""
     schema = base.schema
     source = np.arange(base.num_rows)
     source[places] = base.num_rows + np.arange(rows.num_rows)
@@ -146,39 +147,39 @@ def with_rows(base: pa.Table, places: npt.NDArray[np.bool_], rows: pa.Table) -> 
 
 
 def remove(base: pa.Table, keys: pa.Array) -> Merged:
-    """``base`` without the rows that have one of the keys."""
+    """Return ``base`` without the rows that have one of the keys."""
     gone = pc.is_in(_array(base, RECORD_KEY), value_set=keys)
     return remove_where(base, np.asarray(gone))
 
 
 def remove_where(base: pa.Table, gone: npt.NDArray[np.bool_]) -> Merged:
-    """``base`` without the rows marked in ``gone``."""
+    """Return ``base`` without the rows marked in ``gone``."""
     count = int(gone.sum())
     return Merged(base.filter(pa.array(~gone)) if count else base, deletes=count)
 
 
 def contributions(rule: Rule, rows: pa.Table, *, in_order: bool = True) -> pa.Table:
-    """What the rows of a batch contribute; one row for each key of `RECORD_KEY`, unless they have to meet the stored row apart.
+    """Return the contribution of a batch: one row per `RECORD_KEY`, unless its rows must meet the stored row one by one.
 
     Args:
-        in_order: the rows come in order of arrival. Where they do not, and nothing else says which is newer, a key that
-            comes twice is refused, unless the order is of no account.
+        in_order: the rows are in order of arrival. If not, and nothing else decides which is newer, a key that
+            occurs twice is refused, unless the merge does not depend on order.
 
     Raises:
-        InputError: the same as `deduplicate`; or a merged value does not fit.
+        InputError: as `deduplicate`; or a merged value does not fit its column.
     """
     if not (in_order or rule.ordering or rule.commutes(rows.schema)):
         rows = deduplicate(rows)
     refuse_nan(rows, rule.ordering)
     ahead = rule.merges_ahead(rows.schema)
-    if not (in_order or ahead):  # any order of arrival would do; this one is the same in every run of a task
+    if not (in_order or ahead):  # any order is valid; this one is the same in every attempt of a task
         rows = rows.sort_by([(name, "ascending") for name in rule.ordering], null_placement="at_start")
     lifted = rule.lifted(rows)
     return rule.one_of_each(lifted, RECORD_KEY) if ahead else lifted
 
 
 def alone(rule: Rule, rows: pa.Table) -> pa.Table:
-    """What each row contributes by itself, where no two have one key."""
+    """Return the contribution of each row by itself; no two rows share a key."""
     if rule.plain:
         return rows
     number = "_row"
@@ -189,7 +190,7 @@ def alone(rule: Rule, rows: pa.Table) -> pa.Table:
 
 
 def deduplicate(rows: pa.Table, *, ordering: Sequence[str] = (), ties: Ties = "last") -> pa.Table:
-    """One row per key of `RECORD_KEY`, the newest by ``ordering``; rows keep their order.
+    """Return one row per `RECORD_KEY`, the newest by ``ordering``; rows keep their order.
 
     Raises:
         InputError: a key occurs twice and there is no ordering field to decide; the message names a few.
@@ -207,12 +208,12 @@ def unrepeated(
     column: Callable[[str], Any],
     ties: Ties = "last",
 ) -> npt.NDArray[np.int64] | None:
-    """The places of the rows that `deduplicate` keeps; None is all of them.
+    """Return the indexes of the rows that `deduplicate` keeps; None means all.
 
     Args:
-        hashes: `wide_hashes` of the keys; where no two are equal, no two keys are.
+        hashes: `wide_hashes` of the keys; if they are distinct, so are the keys.
         ordering: the columns that decide between rows of the same key.
-        column: reads one of them; only where keys repeat.
+        column: reads one of those columns; called only if keys repeat.
     """
     in_order = np.sort(hashes)
     if not (in_order[1:] == in_order[:-1]).any():
@@ -236,7 +237,7 @@ def unrepeated(
 
 
 def refuse_nan(rows: pa.Table, ordering: Collection[str]) -> None:
-    """Raise `InputError` where one of the ordering columns holds NaN."""
+    """Raise `InputError` if one of the ordering columns holds NaN."""
     for name in ordering:
         column = rows.column(name)
         if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column), min_count=0).as_py():
@@ -248,13 +249,13 @@ def refuse_nan(rows: pa.Table, ordering: Collection[str]) -> None:
 
 
 def joined_schema(base: pa.Schema, incoming: pa.Schema) -> pa.Schema:
-    """The columns of both, in the types of the first."""
+    """Return the columns of both, in the types of the first."""
     known = set(base.names)
     return pa.schema([*base, *(field for field in incoming if field.name not in known)])
 
 
 def widened(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows with these columns in these types; those that they lack are null."""
+    """Return the rows with these columns in these types; missing columns are null."""
     columns: list[Any] = []
     for field in schema:
         if field.name not in rows.column_names:

@@ -1,4 +1,4 @@
-"""What `hoodie.properties` and the schema say: configuration, column types, record keys, partition paths."""
+"""The contents of `hoodie.properties` and the schema: configuration, column types, record keys, partition paths."""
 
 from .avro_schema import from_avro, to_avro, with_meta_columns
 from .avro_shape import Shape, decoder_of, refuse_other, shape_of

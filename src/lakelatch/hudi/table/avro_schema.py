@@ -22,8 +22,8 @@ _META_FIELDS = [{"name": name, "type": ["null", "string"], "default": None} for 
 
 
 def to_avro(schema: pa.Schema, table: str) -> str:
-    """Avro JSON of the data columns, named as the JVM names its records: ``["null", type]`` with default null, or the type of
-    one that is not nullable.
+    """Return the Avro JSON of the data columns, named as the JVM names its records. A nullable column is ``["null", type]``
+    with default null, any other the bare type.
 
     Raises:
         InputError: a name or type that the readers cannot hold.
@@ -38,6 +38,7 @@ def to_avro(schema: pa.Schema, table: str) -> str:
         {"name": each["name"], "type": each["type"][1]} if each["name"] in required else each for each in columns
     ]
     head = {"type": "record", "name": f"{record}_record", "namespace": namespace}
+    # A schema that cannot be read back would make the commit, and with it the table, unreadable for everybody.
     _refuse_unreadable(head, columns)
     return json.dumps({**head, "fields": columns}, separators=(",", ":"))
 
@@ -47,6 +48,7 @@ def _refuse_unreadable(head: dict[str, Any], columns: list[dict[str, Any]]) -> N
     try:
         shape_of({**head, "fields": [*_META_FIELDS, *columns]})
     except ValueError as error:
+        # The error names no column, so try each alone to find the culprit.
         for each in columns:
             try:
                 shape_of({**head, "fields": [each]})
@@ -59,9 +61,9 @@ def _refuse_unreadable(head: dict[str, Any], columns: list[dict[str, Any]]) -> N
 
 
 def with_meta_columns(schema: pa.Schema, table: str) -> str:
-    """As `to_avro`, with Hudi's meta columns before the others: what the blocks of a log file say of their rows.
+    """Return `to_avro` with Hudi's meta columns in front: the schema that the blocks of a log file declare.
 
-    All of them nullable, as in base files: the schema of the table is what says which are not.
+    All columns are nullable, as in base files; only the table's schema says which are not.
     """
     record = json.loads(to_avro(optional(schema), table))
     record["fields"][:0] = _META_FIELDS
@@ -69,7 +71,8 @@ def with_meta_columns(schema: pa.Schema, table: str) -> str:
 
 
 def from_avro(text: str) -> pa.Schema:
-    """The Arrow schema of a commit's Avro JSON; what may be null is nullable, at every depth. Reads more types than are written.
+    """Return the Arrow schema of a commit's Avro JSON. A field that may be null is nullable, at every depth. Reads more types
+    than `to_avro` writes.
 
     Raises:
         CorruptTableError: the text is no Avro record schema.
@@ -96,7 +99,7 @@ def _avro_fields(fields: Any, namespace: str) -> list[dict[str, Any]]:
 
 
 def _avro(kind: pa.DataType, name: str, namespace: str) -> Any:
-    """``namespace`` keeps the names of nested records and fixed types apart, as the JVM does it."""
+    """Translate a type; ``namespace`` keeps the names of nested records and fixed types apart, as the JVM does it."""
     import pyarrow as pa
     import pyarrow.types as types
 
@@ -140,7 +143,7 @@ def _avro(kind: pa.DataType, name: str, namespace: str) -> Any:
 
 
 def decimal_bytes(precision: int) -> int:
-    """Bytes of the fixed type that holds every decimal of that precision, as Spark computes it."""
+    """Return the bytes of the fixed type that holds every decimal of this precision, as Spark computes it."""
     return (int("9" * precision).bit_length() + 1 + 7) // 8
 
 
@@ -154,7 +157,7 @@ def _arrow_fields(record: Any, named: dict[str, Any]) -> list[pa.Field]:
 
 
 def _arrow_part(kind: Any, named: dict[str, Any]) -> tuple[pa.DataType, bool]:
-    """The type, and whether it may be null."""
+    """Return the type, and True if it may be null."""
     return _arrow(kind, named), kind == "null" or (isinstance(kind, list) and "null" in kind)
 
 
@@ -171,6 +174,7 @@ def _arrow(kind: Any, named: dict[str, Any]) -> pa.DataType:
     logical = _logical(kind, pa)
     if logical is None:
         logical = _arrow_complex(kind, named)
+    # Later fields may refer to a named type by its short or its full name instead of repeating it.
     if "name" in kind:
         named[kind["name"]] = named[f"{kind.get('namespace', '')}.{kind['name']}".lstrip(".")] = logical
     return logical

@@ -1,7 +1,7 @@
-"""What an Avro schema that somebody else wrote is made of, and whether bytes may be decoded by it.
+"""The structure of an Avro schema that another program wrote, and the limits within which it is safe to decode by it.
 
-A decoder does what the schema says: one that holds itself takes it down to the end of the stack, one of nothing makes
-millions of values of a few bytes. So every schema is looked at here before a decoder sees it:
+A decoder obeys the schema: a type that holds itself exhausts the stack, and a type that takes no bytes makes millions of
+values of a few bytes. So every schema is checked here before a decoder sees it:
 
     no type holds itself; types are nested 32 deep at most, with 50,000 of them in all, one counted wherever it is used
     a value takes at least one byte: null stands in unions only, and no record or fixed type is empty
@@ -36,13 +36,13 @@ _PRIMITIVES = {
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A type with those that it is made of: fields by name, items under ``""``, branches of a union by their number.
+    """A type with its parts: fields by name, items under ``""``, branches of a union by their number.
 
     Attributes:
-        name: of a record, without its namespace.
+        name: name of a record, without its namespace.
         optional: fields that have a default.
-        size: how many types it is made of, itself included; ``depth`` how many of them one inside the other.
-        free: a value of it may take no byte.
+        size: number of types in it, itself included; ``depth`` is how deep they are nested.
+        free: True if a value may take no byte.
     """
 
     kind: str
@@ -55,7 +55,7 @@ class Shape:
 
 
 def read_schema(text: str | bytes) -> Any:
-    """A schema from its JSON text. Raises ValueError for one that holds itself, or is too large."""
+    """Parse a schema from its JSON text. Raises ValueError if it holds itself or is too large."""
     if len(text) > _TEXT_BYTES_MAX:
         raise ValueError(f"a schema of {len(text)} bytes")
     try:
@@ -67,20 +67,22 @@ def read_schema(text: str | bytes) -> Any:
 
 
 def shape_of(schema: Any) -> Shape:
-    """What a schema is made of. Raises ValueError as `read_schema`."""
+    """Return the shape of a schema. Raises ValueError as `read_schema`."""
     return _Reader(qualified=False).shape(schema, "", 0)
 
 
 def decoder_of(text: str | bytes, *, logical: bool) -> tuple[Any, Shape]:
-    """A schema as fastavro decodes by it, and its shape; decimals only if ``logical``, else bytes.
+    """Return a schema as fastavro decodes by it, and its shape. Decimals are decimals only if ``logical``, else bytes.
 
     Dates and times are numbers: Python's own end at the year 9999.
 
     Raises:
-        ValueError: as `read_schema`, or many values might come of few bytes.
+        ValueError: as `read_schema`, or a few bytes could decode to many values.
     """
     import fastavro
 
+    # Anything may stand in a default or a doc string, so fastavro is shown only the attributes that decide how bytes are
+    # read.
     bare = _bare(read_schema(text), {*_ATTRIBUTES, *(_DECIMAL if logical else ())})
     try:
         schema = fastavro.parse_schema(bare)
@@ -94,7 +96,7 @@ def decoder_of(text: str | bytes, *, logical: bool) -> tuple[Any, Shape]:
 
 
 def _bare(schema: Any, kept: Collection[str]) -> Any:
-    """Without what no decoder needs, such as defaults, which may be anything."""
+    """Return the schema without attributes that no decoder needs, such as defaults, which may be anything."""
     if isinstance(schema, list):
         return [_bare(each, kept) for each in schema]
     if not isinstance(schema, dict):
@@ -108,7 +110,7 @@ def _bare(schema: Any, kept: Collection[str]) -> Any:
 
 
 def refuse_other(found: Shape, expected: Shape, where: str = "") -> None:
-    """Raise ValueError unless a decoder of ``found`` gives values as of ``expected``; fields that are not expected may be."""
+    """Raise ValueError unless a decoder of ``found`` gives values as of ``expected``; it may have further fields."""
     where = where or found.name
     if expected.kind == "union" or found.kind == "union":
         _refuse_other_union(found, expected, where)
@@ -144,7 +146,7 @@ def _all(shape: Shape) -> Iterator[Shape]:
 
 
 class _Reader:
-    """One pass over a schema. In one that is ``qualified`` all names are full."""
+    """One pass over a schema. If it is ``qualified``, all names in it are full."""
 
     def __init__(self, *, qualified: bool) -> None:
         self._qualified = qualified
@@ -191,6 +193,7 @@ class _Reader:
         full, namespace = _full_name(schema, namespace)
         short = full.rpartition(".")[2]
         names = [full] if self._qualified else [full, short]
+        # The name is known, as None, while its own fields are read: that is how a type that holds itself is found.
         self._named |= dict.fromkeys(names)
         found = Shape(_PRIMITIVES["enum"])
         if kind == "fixed":
@@ -225,7 +228,7 @@ def _depth(parts: Mapping[str, Shape]) -> int:
 
 
 def _full_name(schema: dict[str, Any], namespace: str) -> tuple[str, str]:
-    """A named type's full name, and the namespace of the names in it."""
+    """Return a named type's full name, and the namespace of the names in it."""
     name, space = schema.get("name"), schema.get("namespace", namespace) or ""
     if not (isinstance(name, str) and isinstance(space, str)):
         raise ValueError("a type without a name")  # noqa: TRY004

@@ -1,10 +1,10 @@
-"""Columns: which types a table can hold, and what may change from commit to commit.
+"""Columns: the types that a table can hold, and the changes that a commit may make to them.
 
-Columns are nullable in a Hudi table that this library writes, but those that were declared otherwise when it was made: one
-that is added later has no value in older rows. The schema of the table alone tells (`required_columns`); its files do not.
-Types that one of the readers cannot hold, or reads as something else, are refused with the way out.
+A table that this library writes has nullable columns, except those declared otherwise at creation: a column that is added
+later has no value in older rows. Only the table's schema says so (`required_columns`); its files do not. A type that one of
+the readers cannot hold, or reads as another, is refused with a way out.
 
-`avro_types` translates them to what commits carry.
+`avro_schema` translates types to the Avro that commits carry.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def storable(schema: pa.Schema, *, known: Container[str] = ()) -> pa.Schema:
-    """The data columns in the plain types that are stored; rows must be cast to it before they are written.
+    """Return the data columns in the plain types that are stored; cast rows to it before writing them.
 
     Meta columns are left out, everything becomes nullable, and types that differ only in memory (large, view and
     dictionary forms, small and unsigned integers, other time units) become the one form that readers share.
@@ -61,7 +61,7 @@ def storable(schema: pa.Schema, *, known: Container[str] = ()) -> pa.Schema:
 
 
 def declared(schema: pa.Schema) -> pa.Schema:
-    """As `storable`, and columns that are not nullable stay so.
+    """Return `storable`, keeping columns that are not nullable so.
 
     Raises:
         InputError: also for a field inside a column that is not nullable, which is not kept.
@@ -91,7 +91,7 @@ def with_required(schema: pa.Schema, required: Container[str]) -> pa.Schema:
 
 
 def optional(schema: pa.Schema) -> pa.Schema:
-    """The schema with everything in it nullable, at every depth."""
+    """Return the schema with everything in it nullable, at every depth."""
     import pyarrow as pa
 
     return pa.schema([_optional(field) for field in schema])
@@ -112,9 +112,9 @@ def _optional(field: pa.Field) -> pa.Field:
 
 
 def refuse_names(schema: pa.Schema, *, known: Container[str] = ()) -> None:
-    """Raise `InputError` for a name that no column, or field inside one, can have, or that two have.
+    """Raise `InputError` for a name that a column, or a field inside one, cannot have, or that two of them share.
 
-    ``known``: columns whose fields are not looked at, as in `storable`.
+    ``known``: columns whose inner fields are not checked, as in `storable`.
     """
     seen: dict[str, str] = {}
     for field in schema:
@@ -128,14 +128,15 @@ def refuse_names(schema: pa.Schema, *, known: Container[str] = ()) -> None:
                 raise InputError(
                     f"Columns {other!r} and {path!r} have the same name{ignoring}. Rename one", column=path
                 )
+            # Spark ignores case in names, so two columns that differ only in case cannot both be read there.
             seen[path.lower()] = path
 
 
 def fields_inside(kind: pa.DataType, where: str) -> Iterator[tuple[str, pa.Field]]:
-    """The fields of which a type is made, at every depth, each with its path.
+    """Yield the fields inside a type, at every depth, each with its path.
 
     Raises:
-        InputError: they are nested deeper than any reader follows them.
+        InputError: they are nested deeper than any reader follows.
     """
     import pyarrow.types as types
 
@@ -184,16 +185,17 @@ def _refuse_name(path: str, name: str) -> None:
 
 
 def near_name(name: str) -> str:
-    """A name like this one that a column can have."""
+    """Return a name close to this one that a column can have."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     plain = re.sub(r"[^A-Za-z0-9]+", "_", plain).strip("_") or "column"
     return f"_{plain}" if plain[0].isdigit() else plain
 
 
 def refuse_no_columns(names: Iterable[str], what: str) -> None:
-    """Raise `InputError` when no column, and so no row, can have one of these names, or two of them for Spark.
+    """Raise `InputError` if no column can have one of these names, or if two of them are the same to Spark: no row could be
+    written.
 
-    ``what``: names them, for messages; the same column may be named twice.
+    ``what`` names them in messages; the same column may be named twice.
     """
     import pyarrow as pa
 
@@ -208,10 +210,10 @@ def refuse_no_columns(names: Iterable[str], what: str) -> None:
 
 
 def widen(old: pa.Schema, new: pa.Schema) -> pa.Schema:
-    """``old`` with the columns that only ``new`` has at its end, nullable.
+    """Return ``old`` with the columns that only ``new`` has at its end, nullable.
 
     Raises:
-        InputError: ``new`` drops a column or gives it a type that its own does not hold; all of them are named.
+        InputError: ``new`` drops a column, or gives it a type that the old one does not hold; the message names all of them.
     """
     import pyarrow as pa
 
@@ -238,7 +240,7 @@ def widen(old: pa.Schema, new: pa.Schema) -> pa.Schema:
 
 
 def is_held(narrow: pa.DataType, wide: pa.DataType) -> bool:
-    """Whether a column of one type has all values of the other, and every reader shows a file of the one as the other.
+    """Return whether every value of ``narrow`` is one of ``wide``, and every reader shows a file of the one as the other.
 
     Not so float in double: Hudi's readers make 0.1 of a float 0.1, and those of Parquet 0.10000000149011612.
     """
@@ -248,10 +250,10 @@ def is_held(narrow: pa.DataType, wide: pa.DataType) -> bool:
 
 
 def with_column(schema: pa.Schema, name: str, kind: pa.DataType | str) -> pa.Schema:
-    """The schema with one more column at its end, of a type or of what Spark or Arrow calls it.
+    """Return the schema with one more column at its end; ``kind`` is a type, or its name in Spark or Arrow.
 
     Raises:
-        InputError: there is one of that name, or no table holds such a name or type.
+        InputError: the name is taken, or no table can hold such a name or type.
     """
     import pyarrow as pa
 
@@ -265,7 +267,7 @@ def with_column(schema: pa.Schema, name: str, kind: pa.DataType | str) -> pa.Sch
 
 
 def with_wider(schema: pa.Schema, name: str, kind: pa.DataType | str) -> pa.Schema:
-    """The schema with another type of one column, given as in `with_column`.
+    """Return the schema with another type for one column, given as in `with_column`.
 
     Raises:
         InputError: there is no such column, or not every reader shows the values that are there in that type.
@@ -371,7 +373,7 @@ def _refused(kind: pa.DataType, where: str, way_out: str) -> InputError:
 
 
 def python_value(value: pa.Scalar) -> Any:
-    """The value as Python has it, also inside structs and lists; a date or time that Python has none for as its number."""
+    """Return the value as Python has it, also inside structs and lists. A date or time outside Python's range is a number."""
     import pyarrow as pa
 
     try:
@@ -389,7 +391,7 @@ def python_value(value: pa.Scalar) -> Any:
 
 
 def python_rows(rows: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
-    """The rows as dictionaries, of values as `python_value` has them."""
+    """Return the rows as dictionaries, with values as `python_value` gives them."""
     try:
         return list(rows.to_pylist())
     except (ValueError, OverflowError):
@@ -398,7 +400,7 @@ def python_rows(rows: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def as_numbers(kind: pa.DataType) -> pa.DataType:
-    """The type with numbers in the place of dates and times, which Python's own types cannot all hold."""
+    """Return the type with numbers in place of dates and times, which Python's own types cannot all hold."""
     import pyarrow as pa
     import pyarrow.types as types
 

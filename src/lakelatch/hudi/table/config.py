@@ -17,9 +17,9 @@ from .java_properties import parse, render
 PROPERTIES_PATH = ".hoodie/hoodie.properties"
 BACKUP_PATH = ".hoodie/hoodie.properties.backup"
 
-# Ours; the JVM keeps keys that it does not know.
+# A key of this library's own. The JVM keeps keys that it does not know when it rewrites the file.
 STREAMS_KEY = "lakelatch.streams"
-# Besides those that `TableConfig` has as fields.
+# Flags that are checked as well, beside those that `TableConfig` has as fields.
 _OTHER_FLAGS = (STREAMS_KEY, "hoodie.bootstrap.index.enable", "hoodie.partition.metafile.use.base.format")
 
 COPY_ON_WRITE = "COPY_ON_WRITE"
@@ -63,7 +63,7 @@ _WRITABLE_KEYGENS = ("SIMPLE", "COMPLEX", "NON_PARTITION")
 
 
 def checksum(database: str, table: str) -> int:
-    """What `hoodie.table.checksum` must hold for these two names."""
+    """Return the value that `hoodie.table.checksum` must have for these two names."""
     return zlib.crc32(f"{database}.{table}".encode())
 
 
@@ -108,7 +108,7 @@ def _key(name: str, read: Callable[[str], Any] = _text, **default: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class TableConfig:
-    """What `hoodie.properties` says of a table. Each field is one key; ``raw`` holds all keys as they were read."""
+    """The table's configuration. Each field is one key of `hoodie.properties`; ``raw`` holds all keys as they were read."""
 
     name: str = _key("hoodie.table.name")
     table_type: str = _key("hoodie.table.type", _one_of(COPY_ON_WRITE, MERGE_ON_READ))
@@ -140,7 +140,7 @@ class TableConfig:
 
     @classmethod
     def from_bytes(cls, body: bytes, *, table: str = "") -> TableConfig:
-        """Read the file; ``table`` (its place) is for messages.
+        """Read the file; ``table``, its place, is for messages.
 
         Raises:
             CorruptTableError: empty, torn, without a key that every reader needs, or with a wrong checksum. A JVM
@@ -187,7 +187,7 @@ class TableConfig:
             )
 
     def _guess_keygen(self) -> str:
-        """Version 6 names a class instead of a type, and may leave out both."""
+        """Return the key generator's type. Version 6 names a class instead of a type, and may leave out both."""
         if self.keygen_class:
             short = self.keygen_class.rpartition(".")[2]
             return _KEYGEN_OF_CLASS.get(short, short)
@@ -196,7 +196,7 @@ class TableConfig:
         return "SIMPLE" if len(self.partition_fields) == len(self.record_key_fields) == 1 else "COMPLEX"
 
     def to_bytes(self) -> bytes:
-        """The whole file: keys that this library does not know are kept as they were read."""
+        """Return the whole file; keys that this library does not know stay as they were read."""
         if self.version not in WRITABLE_VERSIONS or self.keygen not in _WRITABLE_KEYGENS:
             # A custom key generator keeps types beside the field names, which would be lost.
             raise UnsupportedTableError(
@@ -258,10 +258,10 @@ class TableConfig:
         return self.raw.get(_PAYLOAD_KEY, "") == _OWN_MERGE[_PAYLOAD_KEY]
 
     def merging_columns(self) -> TableConfig:
-        """The configuration for a table that merges columns.
+        """Return the configuration for a table that merges columns.
 
         Raises:
-            ConfigError: nothing would keep JVM writers away, without keeping readers away too.
+            ConfigError: nothing would keep JVM writers away and still let readers in.
         """
         if self.version == 8 and self.merge_on_read:
             raise ConfigError(
@@ -272,7 +272,7 @@ class TableConfig:
         return replace(self, merge_mode=mode, raw={**self.raw, **_OWN_MERGE})
 
     def to_json(self) -> dict[str, Any]:
-        """What people ask of the table, by the words of this library."""
+        """Return what users ask of the table, in this library's words."""
         return {
             "name": self.name,
             "type": self.table_type,
@@ -302,15 +302,16 @@ class TableConfig:
 
     @property
     def newer_by(self) -> tuple[str, ...]:
-        """The columns by which one row is newer than another; without any the later one is."""
+        """The columns by which one row is newer than another; () if the later commit decides."""
         mode = self.merge_mode or _MODE_OF_PAYLOAD.get(self.raw.get(_PAYLOAD_KEY, "").strip())
         return () if mode == COMMIT_TIME_ORDERING else self.ordered_by
 
     def unknown_merge(self) -> str:
-        """Return why it is not known here how the rows of one key are merged; "" where it is.
+        """Return why this library cannot merge rows of one key; "" if it can.
 
-        Of payload classes two rules are: the later row stands, or the one that is newer by the ordering fields. Others mark
-        deletes in a column, keep what was there for a null or compute something, and a row would be stored that is none.
+        Two rules of payload classes are known: the later row wins, or the one newer by the ordering fields. Other classes
+        mark deletes in a column, keep the old value for a null, or compute one; merged by our rules the stored row would be
+        wrong.
         """
         if not self.merges_columns:
             if self.merge_mode not in (None, *_MERGE):
@@ -329,7 +330,7 @@ class TableConfig:
         return f"its payload has settings ({named[0]})" if named else ""
 
     def contradictions(self) -> Iterator[str]:
-        """Sentences about keys of the file that cannot both be true."""
+        """Yield a sentence for each pair of keys that cannot both be true."""
         partitions = self.partition_fields
         if self.keygen == "NON_PARTITION" and partitions:
             yield f"the key generator is NON_PARTITION, but the table is partitioned by {', '.join(partitions)}"
@@ -346,11 +347,11 @@ class TableConfig:
 
     @property
     def timeline_folder(self) -> str:
-        """Where the active timeline lies, relative to the table."""
+        """The folder of the active timeline, relative to the table."""
         return ".hoodie" if self.layout == 1 else f".hoodie/{self.timeline_path}"
 
     def refuse_opening(self) -> None:
-        """Raise `UnsupportedTableError` unless timeline and file names can be understood."""
+        """Raise `UnsupportedTableError` unless this library understands the timeline and the file names."""
         if self.version not in READABLE_VERSIONS:
             raise self._unsupported(
                 f"Table version {self.version} of {self.name} is not supported; versions 6, 8 and 9 are. "
@@ -365,7 +366,7 @@ class TableConfig:
             )
 
     def refuse_reading(self) -> None:
-        """Raise `UnsupportedTableError` when rows cannot be read, with the way out."""
+        """Raise `UnsupportedTableError`, with the way out, if rows cannot be read."""
         self.refuse_opening()
         if self.base_file_format.upper() != "PARQUET" or self.several_base_formats:
             raise self._unsupported(
@@ -387,7 +388,7 @@ class TableConfig:
             )
 
     def refuse_other_columns(self, names: Collection[str], *, table: str = "") -> None:
-        """Raise `CorruptTableError` when rows are found or ordered by a field that is none of the table's columns."""
+        """Raise `CorruptTableError` if key, partition or ordering fields are missing among the table's columns."""
         known = ", ".join([*names][:20]) + (", ..." if len(names) > 20 else "")
         self._refuse_unknown("hoodie.table.recordkey.fields", self.record_key_fields, names, f"; it has {known}", table)
         if not self.drop_partition_columns:
@@ -397,12 +398,12 @@ class TableConfig:
         self.refuse_unordered(names, f"; it has {known}", table=table)
 
     def refuse_unordered(self, names: Collection[str], more: str = "", *, table: str = "") -> None:
-        """The same, of the ordering fields alone."""
+        """Raise `CorruptTableError` if an ordering field is missing among the table's columns."""
         key = "hoodie.table.ordering.fields" if self.ordering_fields else "hoodie.table.precombine.field"
         self._refuse_unknown(key, self.ordered_by, names, more, table)
 
     def _refuse_unknown(self, key: str, wanted: Sequence[str], names: Collection[str], more: str, table: str) -> None:
-        # Of a nested field, which readers follow, the column that it lies in.
+        # Readers follow a nested field, so only its outermost column must exist.
         if missing := [name for name in wanted if name.partition(".")[0] not in names]:
             raise _damaged(
                 f"{PROPERTIES_PATH} of {table or self.name}",
@@ -411,9 +412,9 @@ class TableConfig:
             )
 
     def refuse_writing(self) -> None:
-        """Raise `UnsupportedTableError` when a commit of ours would be wrong or unseen, with the way out.
+        """Raise `UnsupportedTableError`, with the way out, if a commit of ours would be wrong or invisible.
 
-        `CorruptTableError` when the properties contradict each other.
+        Raise `CorruptTableError` if the properties contradict each other.
         """
         self.refuse_opening()
         for feature, message in self._obstacles():
@@ -423,7 +424,7 @@ class TableConfig:
         self.refuse_reading()
 
     def _obstacles(self) -> Iterator[tuple[str, str]]:
-        """Every reason not to write: its short name, and the sentence."""
+        """Yield every reason not to write: its short name, and the sentence."""
         if self.version not in WRITABLE_VERSIONS:
             yield (
                 "version",

@@ -1,4 +1,4 @@
-"""Java's `.properties` text: what `java.util.Properties` reads and writes, escape for escape."""
+"""Java's `.properties` text, read and written as `java.util.Properties` does, escape for escape."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SEPARATOR = re.compile(r"((?:\\.|[^\\=:\s])*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
 
 
 def parse(body: bytes) -> dict[str, str]:
-    """Keys and values as Java reads them: Latin-1 bytes, escapes, continuation lines, the last of equal keys wins.
+    """Return keys and values as Java reads them: Latin-1 bytes, escapes, continuation lines, the last of equal keys wins.
 
     Raises ValueError for a broken unicode escape, as Java does.
     """
@@ -24,7 +24,7 @@ def parse(body: bytes) -> dict[str, str]:
 
 
 def render(properties: Mapping[str, str]) -> bytes:
-    """The bytes that Java reads as these keys and values, in the order given."""
+    """Return the bytes that Java reads as these keys and values, in the order given."""
     lines = ["#Written by LakeLatch"]
     lines += [f"{_escape(key, key=True)}={_escape(value, key=False)}" for key, value in properties.items()]
     return ("\n".join(lines) + "\n").encode("ascii")
@@ -37,6 +37,7 @@ def _logical_lines(text: str) -> list[str]:
         line = natural.lstrip(" \t\f")
         if not pending and (not line or line[0] in "#!"):
             continue
+        # An even number of backslashes at the end is escaped backslashes, not a continuation.
         backslashes = len(line) - len(line.rstrip("\\"))
         if backslashes % 2:
             pending.append(line[:-1])

@@ -1,8 +1,8 @@
-"""The two orders of record keys: that of their UTF-8 bytes, which is Parquet's, and that of their UTF-16 units, Java's.
+"""The two orders of record keys: by UTF-8 bytes, as Parquet compares them, and by UTF-16 units, as Java does.
 
-They differ where a character beyond the BMP meets one from U+E000 to U+FFFF: in Java the first is two surrogates, which
-are smaller. ``hoodie_min_record_key`` and ``hoodie_max_record_key`` of a file may be in either order: the JVM compares
-them as Java texts and writes them so from Avro records, but from Spark's rows in the order of the bytes.
+They differ where a character beyond the BMP meets one from U+E000 to U+FFFF: in Java the first is two surrogates, which are
+smaller. ``hoodie_min_record_key`` and ``hoodie_max_record_key`` of a file may be in either order: the JVM compares Java texts
+when it writes Avro records, and bytes when it writes Spark's rows.
 
 Source: Apache Hudi 1.2.0, `BloomIndexFileInfo`, `HoodieBloomFilterWriteSupport`, `HoodieBloomFilterRowWriteSupport`.
 """
@@ -27,12 +27,12 @@ _SORTED_MAX = 16_384  # keys that are sorted in Python; more of them leave few f
 
 
 def java_order(text: str) -> bytes:
-    """Sorts as Java sorts the text."""
+    """Return a sort key that orders texts as Java does."""
     return text.encode("utf-8", "surrogatepass").translate(_SWAPPED)
 
 
 def java_span(keys: pa.Array | pa.ChunkedArray, span: Span, before: Span | None = None) -> Span:
-    """The keys' span in Java's order, from that in the order of the bytes; widened by one of ``before``."""
+    """Return the keys' span in Java's order, given the one in byte order; include the span ``before``."""
     if _has_beyond(keys):
         swapped = pc.min_max(_swapped(keys))
         low, high = (swapped[side].as_py().translate(_SWAPPED).decode() for side in ("min", "max"))
@@ -42,20 +42,20 @@ def java_span(keys: pa.Array | pa.ChunkedArray, span: Span, before: Span | None 
 
 
 def joined_span(span: Span, before: Span | None) -> Span:
-    """The span of both in Java's order."""
+    """Return the span that covers both, in Java's order."""
     lows, highs = [span[0], *(before or ())[:1]], [span[1], *(before or ())[1:]]
     return min(lows, key=java_order), max(highs, key=java_order)
 
 
 def may_be_span(said: Span, span: Span) -> bool:
-    """Whether texts with this ``span`` in the order of their bytes may have the one that is ``said``, in either order."""
+    """Return whether the span ``said`` in a file may be that of texts whose byte-order ``span`` is given, in either order."""
     low_fits = said[0] == span[0] or (said[0] > span[0] and java_order(said[0]) < java_order(span[0]))
     high_fits = said[1] == span[1] or (said[1] < span[1] and java_order(said[1]) > java_order(span[1]))
     return low_fits and high_fits
 
 
 class SoughtKeys:
-    """Keys that are looked for in many files, sorted once. Of very many only the ends are looked at."""
+    """Keys sought in many files, sorted once. Of very many keys only the smallest and largest are kept."""
 
     def __init__(self, keys: pa.Array) -> None:
         self.keys = keys
@@ -76,9 +76,10 @@ class SoughtKeys:
         return [span["min"].as_py(), span["max"].as_py()]
 
     def outside(self, low: bytes, high: bytes) -> bool:
-        """Whether none of the keys lies in a file's span (UTF-8), in whichever of the orders that is."""
+        """Return True if none of the keys is in a file's span (UTF-8), whichever order the span is in."""
         if not self._none_in(self._sorted, low, high):
             return False
+        # The orders agree unless some text has a character beyond the BMP; only then is the second search worth its time.
         alike = not self._beyond and max(low + high, default=0) < _BEYOND
         return alike or self._none_in(self._sorted_swapped, low.translate(_SWAPPED), high.translate(_SWAPPED))
 
@@ -90,7 +91,7 @@ class SoughtKeys:
 
 
 def _octets(keys: pa.Array) -> tuple[Any, Any]:
-    """All octets up to the last of the array, and where each text begins among them."""
+    """Return all octets up to the last of the array, and the offset of each text among them."""
     offsets = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset : keys.offset + len(keys) + 1]
     return np.frombuffer(keys.buffers()[2] or b"", np.uint8)[: offsets[-1]], offsets
 

@@ -5,8 +5,8 @@
     null or empty    __HIVE_DEFAULT_PARTITION__
     URL encoding     a%2Fb                     (`hoodie.datasource.write.partitionpath.urlencode`)
 
-What would leave the table, hide the folder from a reader or read back as another value is refused, because no reader
-tells: rows in such a folder are silently missing.
+A value is refused if its folder would leave the table, be hidden from a reader or read back as another value: no reader
+reports this, and rows in such a folder are silently missing.
 
 Source: Apache Hudi `PartitionPathEncodeUtils` and `KeyGenUtils` (the rules), both readers (what they find again).
 """
@@ -41,24 +41,24 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f/\\]")
 
 
 def escape(value: str) -> str:
-    """The value with Hudi's set of characters replaced by ``%XX``; others, non-ASCII included, stay."""
+    """Replace Hudi's set of characters by ``%XX``; others, non-ASCII included, stay."""
     return _TO_ESCAPE.sub(lambda found: f"%{ord(found[0]):02X}", value)
 
 
 def unescape(element: str) -> str:
-    """The reverse of `escape`; a ``%`` that starts no code stays."""
+    """Reverse `escape`; a ``%`` that starts no code stays."""
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), element)
 
 
 def partition_path(values: Sequence[Any], config: TableConfig) -> str:
-    """The partition's path relative to the table, "" for an unpartitioned table.
+    """Return the partition's path relative to the table, "" for an unpartitioned table.
 
     Args:
         values: one value for each of ``config.partition_fields``, in their order.
         config: says which fields, and how they are spelled.
 
     Raises:
-        InputError: a value that cannot be a folder name. Nothing was written.
+        InputError: a value cannot be a folder name. Nothing was written.
     """
     assert len(values) == len(config.partition_fields), (values, config.partition_fields)
     return "/".join(
@@ -67,10 +67,10 @@ def partition_path(values: Sequence[Any], config: TableConfig) -> str:
 
 
 def parse_partition_path(path: str, config: TableConfig) -> dict[str, str | None]:
-    """The values in a partition's path by field, as text; None for a null or empty value.
+    """Return the values in a partition's path by field, as text; None for a null or empty value.
 
-    A path whose depth is not that of the fields comes from a key generator that formats values (a date as
-    ``2024/01/17``): a single field then has the whole path, several fields are an `InputError`.
+    A path of another depth than the fields comes from a key generator that formats values (a date as ``2024/01/17``): a
+    single field then has the whole path, several fields are an `InputError`.
     """
     fields = config.partition_fields
     elements = path.split("/") if path else []
@@ -86,7 +86,7 @@ def parse_partition_path(path: str, config: TableConfig) -> dict[str, str | None
 
 
 def partition_paths(table: pa.Table, config: TableConfig) -> pa.Array:
-    """The partition path of every row, as a string array. The work is per distinct value, not per row.
+    """Return the partition path of every row, as a string array. The work is per distinct value, not per row.
 
     Raises:
         InputError: a column is missing or of a type that is no folder name, or a value is refused.
@@ -98,12 +98,14 @@ def partition_paths(table: pa.Table, config: TableConfig) -> pa.Array:
 
 
 def partition_codes(table: pa.Table, config: TableConfig) -> tuple[npt.NDArray[np.int32], list[str]]:
-    """For every row the place of its partition path in the list, which has each once; errors as in `partition_paths`."""
+    """Return for every row the index of its path in a list of distinct paths, and that list; errors as in `partition_paths`."""
     import numpy as np
     import pyarrow as pa
 
     codes: Any = pa.array(np.zeros(table.num_rows, np.int32))
     paths = [""] if table.num_rows else []
+    # Column by column, so that the work is per distinct prefix: each step combines the codes so far with those of one more
+    # column and numbers the pairs that occur.
     for number, field in enumerate(config.partition_fields):
         column = _column(table, field, config).combine_chunks()
         if isinstance(column, pa.ChunkedArray):
@@ -129,7 +131,7 @@ def partition_codes(table: pa.Table, config: TableConfig) -> tuple[npt.NDArray[n
 
 
 def partition_list(table: pa.Table, config: TableConfig) -> list[str]:
-    """The partition paths that occur, each once; errors as in `partition_paths`. Memory: the codes of some rows at a time."""
+    """Return the distinct partition paths; errors as in `partition_paths`. Memory: the codes of a slice of rows at a time."""
     found: dict[str, None] = {}
     for start in range(0, table.num_rows, _SOME_ROWS):
         found |= dict.fromkeys(partition_codes(table.slice(start, _SOME_ROWS), config)[1])
@@ -137,9 +139,10 @@ def partition_list(table: pa.Table, config: TableConfig) -> list[str]:
 
 
 def distinct_paths(table: pa.Table, config: TableConfig) -> list[str]:
-    """The partition paths that `partition_paths` would give, each once or twice; quicker where there is only one."""
+    """Return the paths that `partition_paths` would give, each once or twice; quicker where there is only one."""
     fields = config.partition_fields
     spelled = [[_element(f, v, config) for v in _distinct(_column(table, f, config))] for f in fields]
+    # With one value in all columns but one, every combination occurs; otherwise some pairs may not.
     if sum(len(elements) > 1 for elements in spelled) > 1:
         return partition_codes(table, config)[1]
     return ["/".join(path) for path in itertools.product(*spelled)]
@@ -183,7 +186,7 @@ def _check_element(field: str, text: str, element: str) -> None:
         raise _refused(field, text, "is not valid Unicode") from None
     if length > ELEMENT_BYTES_MAX:
         raise _refused(field, text, f"makes a folder name of {length} bytes; at most {ELEMENT_BYTES_MAX} are possible")
-    # Hudi's own check, which looks at the value before the column name is put in front.
+    # Hudi checks the value too, before the column name is put in front.
     if ".." in text and ".." in re.split(r"[/\\]", text):
         raise _refused(field, text, "holds '..', which would lead out of the table")
     if element.startswith("."):
@@ -209,7 +212,7 @@ def _value(field: str, element: str, config: TableConfig) -> str | None:
 
 
 def _spell(field: str, value: Any) -> str:
-    """The text of a value as Hudi's key generators spell it."""
+    """Return the text of a value as Hudi's key generators spell it."""
     if value is None:
         return ""
     if isinstance(value, str):

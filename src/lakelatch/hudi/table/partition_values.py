@@ -1,4 +1,4 @@
-"""Partitions by value: the path of given values, and the values that the rows of a path can have."""
+"""Partitions by value: the path of given values, and the values that rows under a path can have."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _PLAIN_KEYGENS = ("SIMPLE", "COMPLEX")
 
 
 def named_values(named: Mapping[str, Any], config: TableConfig, schema: pa.Schema) -> dict[str, Any]:
-    """The values of a mapping as the partition columns' types hold them: ``{"origin": "JFK"}``; some columns may be missing.
+    """Return a mapping's values in the types of the partition columns: ``{"origin": "JFK"}``; it need not name all columns.
 
     Raises:
-        InputError: a name is no partition column, a value is not of its type, or the key generator formats values.
+        InputError: a name is no partition column, a value has another type, or the key generator formats values.
     """
     fields = config.partition_fields
     if not named or any(name not in fields for name in named):
@@ -42,9 +42,9 @@ def named_values(named: Mapping[str, Any], config: TableConfig, schema: pa.Schem
 
 
 def possible_values(path: str, config: TableConfig, schema: pa.Schema) -> list[tuple[Any, ...]] | None:
-    """What the rows of a partition can have in the partition columns; None when the path does not tell.
+    """Return the values that rows of a partition can have in the partition columns; None if the path does not determine them.
 
-    More than one tuple where null and an empty text share a folder.
+    There is more than one tuple where null and an empty text share a folder.
     """
     import pyarrow as pa
 
@@ -53,6 +53,8 @@ def possible_values(path: str, config: TableConfig, schema: pa.Schema) -> list[t
     try:
         texts = parse_partition_path(path, config)
         rows = list(itertools.product(*(_read(texts[f], schema.field(f).type) for f in config.partition_fields)))
+        # A path written by another engine may spell a value differently, so only a path that these values lead back to is
+        # trusted.
         told = all(partition_path(row, config) == path for row in rows)
     except (InputError, pa.ArrowException, KeyError, ValueError, OverflowError):
         return None
@@ -60,7 +62,7 @@ def possible_values(path: str, config: TableConfig, schema: pa.Schema) -> list[t
 
 
 def _read(text: str | None, kind: pa.DataType) -> list[Any]:
-    """The values that a text in a path can stand for."""
+    """Return the values that a text in a path can stand for."""
     import pyarrow as pa
 
     if pa.types.is_string(kind):

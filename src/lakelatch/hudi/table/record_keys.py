@@ -1,7 +1,7 @@
-"""Record keys of Arrow rows, and the bucket that a key belongs to.
+"""Record keys of Arrow rows, and the bucket of each key.
 
-The text of a key is what Hudi makes of the same value: one field is the bare value, several are ``f1:v1,f2:v2``.
-The bucket is ``(List.hashCode(values) & 0x7fffffff) % buckets``, so a JVM writer finds the same file group.
+The text of a key is the one that Hudi makes of the same value: the bare value for one field, ``f1:v1,f2:v2`` for several. The
+bucket is ``(List.hashCode(values) & 0x7fffffff) % buckets``, so a JVM writer finds the same file group.
 
 Source: Apache Hudi, ``SimpleKeyGenerator``, ``ComplexKeyGenerator`` and ``BucketIdentifier``; checked against 1.2.0.
 """
@@ -29,7 +29,7 @@ _WIDE = (np.uint64(0x9E3779B97F4A7C15), np.uint64(pow(0x9E3779B97F4A7C15, -1, 2*
 
 
 def refuse_key_type(name: str, kind: pa.DataType) -> None:
-    """Raise `InputError` for a type whose text is not the same in Arrow, Spark and Hudi."""
+    """Raise `InputError` for a type whose text differs between Arrow, Spark and Hudi."""
     if pa.types.is_decimal(kind) and 0 <= kind.scale <= 6:
         return  # with more digits Java writes small values as 1E-7
     tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_boolean, pa.types.is_date32)
@@ -42,7 +42,7 @@ def refuse_key_type(name: str, kind: pa.DataType) -> None:
 
 
 def record_keys(table: pa.Table, fields: Sequence[str]) -> pa.Array:
-    """The record key of every row as text.
+    """Return the record key of every row as text.
 
     Raises:
         InputError: a key column is missing, or null or empty in some rows (the message names a few of them).
@@ -57,7 +57,7 @@ def record_keys(table: pa.Table, fields: Sequence[str]) -> pa.Array:
 
 
 def key_parts(table: pa.Table, fields: Sequence[str]) -> list[pa.Array]:
-    """The text of each key field; errors as in `record_keys`."""
+    """Return the text of each key field; errors as in `record_keys`."""
     parts = []
     for name in fields:
         if name not in table.column_names:
@@ -71,7 +71,7 @@ def key_parts(table: pa.Table, fields: Sequence[str]) -> list[pa.Array]:
 
 
 def refuse_blank(table: pa.Table, fields: Sequence[str]) -> None:
-    """Raise what `key_parts` raises, of rows in many pieces, without joining these. Memory: a bit for each row."""
+    """Raise what `key_parts` raises, for rows in many pieces, without joining them. Memory: a bit for each row."""
     for name in fields:
         if name not in table.column_names:
             raise _no_column(table, name, fields)
@@ -112,7 +112,7 @@ def _some_rows(rows: pa.Table) -> str:
 
 
 def bucket_ids(parts: Sequence[pa.Array], buckets: int) -> npt.NDArray[np.int32]:
-    """The bucket of every row, from the text of its key fields (`key_parts`)."""
+    """Return the bucket of every row, from the text of its key fields (`key_parts`)."""
     total = np.ones(len(parts[0]), np.uint32)
     for part in parts:
         total = np.uint32(31) * total + _java_hashes(part)
@@ -120,11 +120,11 @@ def bucket_ids(parts: Sequence[pa.Array], buckets: int) -> npt.NDArray[np.int32]
 
 
 def _java_hashes(strings: pa.Array) -> _U32:
-    """``String.hashCode`` of every string.
+    """Return Java's ``String.hashCode`` of every string.
 
-    Of one string it is the sum of ``unit[i] * 31^(end-1-i)``. With ``c`` the running sum of ``byte[i] * 31^-i`` over
-    the whole buffer that is ``(c[end] - c[start]) * 31^(end-1)``: no loop over rows. Java counts UTF-16 units, so
-    rows with other than ASCII characters are done one by one.
+    The hash of one string is the sum of ``unit[i] * 31^(end-1-i)``. With ``c`` the running sum of ``byte[i] * 31^-i`` over
+    the whole buffer that is ``(c[end] - c[start]) * 31^(end-1)``: no loop over rows. Java counts UTF-16 units, so rows with
+    non-ASCII characters are hashed one by one.
     """
     hashes: _U32
     hashes, octets, offsets = _polynomial(strings, *_JAVA)
@@ -144,7 +144,7 @@ def _slow_java_hash(text: str) -> int:
 
 
 def wide_hashes(keys: pa.Array) -> npt.NDArray[np.uint64]:
-    """64 bits per key: equal keys have equal hashes, so unequal hashes prove that there is no duplicate."""
+    """Return 64 bits per key: equal keys have equal hashes, so unequal hashes prove that there is no duplicate."""
     hashes: npt.NDArray[np.uint64]
     hashes, _, offsets = _polynomial(keys, *_WIDE)
     # Sums modulo 2^64 leave the low bits weak and "a" equal to "\0a": mix, and let the length take part.
@@ -156,7 +156,7 @@ def wide_hashes(keys: pa.Array) -> npt.NDArray[np.uint64]:
 
 
 def _polynomial(strings: pa.Array, base: Any, inverse: Any) -> tuple[Any, npt.NDArray[np.uint8], Any]:
-    """For every string the sum of ``octet[i] * base^(end-1-i)``, with the octets and offsets it was made from."""
+    """Return for every string the sum of ``octet[i] * base^(end-1-i)``, and the octets and offsets it was made from."""
     assert pa.types.is_string(strings.type), strings.type
     assert strings.null_count == 0
     kind = base.dtype
@@ -169,7 +169,7 @@ def _polynomial(strings: pa.Array, base: Any, inverse: Any) -> tuple[Any, npt.ND
     hashes = np.empty(len(strings), kind)
     begin = 0
     while begin < len(strings):
-        # Some rows at a time, which fit into the processor's cache, and whose powers are kept.
+        # A batch of rows at a time fits into the processor's cache, and needs only powers that are kept.
         end = max(int(np.searchsorted(offsets, offsets[begin] + _FEW, side="right")) - 1, begin + 1)
         low, high = int(offsets[begin]), int(offsets[end])
         hashes[begin:end] = _of_some(octets[low:high], offsets[begin : end + 1] - low, base, inverse)
@@ -178,7 +178,7 @@ def _polynomial(strings: pa.Array, base: Any, inverse: Any) -> tuple[Any, npt.ND
 
 
 def _offsets(strings: pa.Array) -> npt.NDArray[np.int32]:
-    """Where each string begins among the octets, and where the last one ends."""
+    """Return the offset of each string among the octets, and the end of the last one."""
     if not len(strings):
         return np.zeros(1, np.int32)
     return np.frombuffer(strings.buffers()[1], np.int32)[strings.offset : strings.offset + len(strings) + 1]
@@ -211,7 +211,7 @@ def _all_powers(base: Any, size: int) -> Any:
 
 
 def shown(keys: pa.Array | Sequence[str]) -> str:
-    """A few keys for a message."""
+    """Return a few keys for a message."""
     few = [str(k) for k in keys[:_SHOWN]]
     return ", ".join(repr(k) for k in few) + (", ..." if len(keys) > _SHOWN else "")
 

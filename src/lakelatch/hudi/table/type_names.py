@@ -1,9 +1,9 @@
-"""Types of columns by their names: Spark's, as in its DDL, and Arrow's, as it prints them.
+"""Column types by name: Spark's, as in its DDL, and Arrow's, as it prints them.
 
     bigint, decimal(12,2), array<string>, map<string, double>, struct<x: int, y: date>
     int64, decimal128(12, 2), list<element: string>, timestamp[us, tz=UTC]
 
-A time is one with a zone, as Spark's is; ``timestamp_ntz`` and Arrow's ``timestamp[us]`` are without.
+A timestamp has a zone, as Spark's does; ``timestamp_ntz`` and Arrow's ``timestamp[us]`` have none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Spark's names that Arrow has not, and what it calls them.
+# Names that only Spark has, and Arrow's name for each.
 _OF_SPARK = {
     "boolean": "bool",
     "byte": "int8",
@@ -44,10 +44,10 @@ KNOWN = (
 
 
 def type_of(text: str) -> pa.DataType:
-    """The type that is called so.
+    """Return the type with this name.
 
     Raises:
-        InputError: no type is; the message lists those that are known.
+        InputError: no type has it; the message lists the known ones.
     """
     return _Reader(text).whole()
 
@@ -106,7 +106,7 @@ class _Reader:
         return kind
 
     def _named(self, depth: int) -> pa.DataType:
-        """The type of an element, before which Arrow says what it calls elements."""
+        """Read the type of an element; Arrow writes a field name before it."""
         if self._tokens[self._at + 1 : self._at + 2] == [":"]:
             self._at += 2
         return self._type(depth + 1)

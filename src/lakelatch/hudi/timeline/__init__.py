@@ -1,4 +1,4 @@
-"""Instants, active and archived: names, times, the Avro in them, and the file slices they make visible."""
+"""Instants, active and archived: names, times, Avro contents, and the file slices they make visible."""
 
 from .archived import Archived, History
 from .archived_files import NOTED, ArchivedFiles, note_archived_files

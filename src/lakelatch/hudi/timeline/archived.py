@@ -1,11 +1,11 @@
-"""The archived timeline: instants that have left the active one, in the place and form that JVM Hudi has for them.
+"""The archived timeline: instants that have left the active one, at the path and in the form that JVM Hudi uses.
 
     .hoodie/timeline/history/<first T>_<last T>_<level>.parquet   rows: T, C, action, the instant's content, its plan
     .hoodie/timeline/history/manifest_<n>                         JSON: the files that count, with their lengths
     .hoodie/timeline/history/_version_                            the n in force; written last
 
-An instant is put here first and leaves the active timeline afterwards, so one that stands in both is archived, and will be
-gone there soon. One may stand here twice, after a crash of another engine; it is the same then.
+An instant is put here before it leaves the active timeline. One that is in both places is archived, and its active file is
+about to go. After a crash of another engine an instant may be here twice, with the same content.
 
 Source: Apache Hudi 1.x, `HoodieLSMTimelineInstant`; files that Hudi 1.2.0 wrote.
 """
@@ -48,7 +48,7 @@ _SCHEMA = json.dumps(
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """A completed instant with its content, and the content of its plan where it had one."""
+    """A completed instant with its content, and its plan's content if it had a plan."""
 
     instant: Instant
     content: bytes
@@ -57,19 +57,19 @@ class Archived:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Version (0: there is none) and the files that count: name -> length, oldest first."""
+    """The version (0: no manifest) and the files that count: name -> length, oldest first."""
 
     version: int = 0
     files: tuple[tuple[str, int], ...] = ()
 
     def reaching(self, first: str, last: str) -> list[str]:
-        """The files that may hold an instant with T between these two."""
+        """Return the files that may hold an instant with T from ``first`` to ``last``."""
         spans = ((name, _FILE.fullmatch(name)) for name, _ in self.files)
         return [name for name, span in spans if span is None or (span[1] <= last and span[2] >= first)]
 
 
 class History:
-    """The archived timeline of one table. What it has read of a file it keeps, since files never change."""
+    """The archived timeline of one table. It caches what it reads, since files never change."""
 
     def __init__(self, store: Store, timeline_folder: str) -> None:
         self._store, self.folder = store, f"{timeline_folder}/history"
@@ -78,9 +78,9 @@ class History:
     # --- reading ---------------------------------------------------------------------------------------------
 
     def manifest(self) -> Manifest:
-        """What counts now. Raises `CorruptTableError` when the manifest in force is gone or torn."""
+        """Return the manifest in force. Raises `CorruptTableError` if it is missing or torn."""
         stored = self._store.get(f"{self.folder}/_version_")
-        # The JVM deletes it before it writes the next one, and may die in between.
+        # The JVM deletes `_version_` before it writes the next one, and may die in between.
         version = self._largest() if stored is None else stored.body.decode(errors="replace")
         if not version:
             return Manifest()
@@ -102,28 +102,30 @@ class History:
         return max(found, key=int, default="")
 
     def begun(self) -> bool:
-        """Whether anything has been archived. One request, for those who ask often."""
+        """Return whether anything has been archived. One request, so it can be asked often."""
         return self._store.head(f"{self.folder}/_version_") is not None
 
     def instants(self, *, first: str = "", last: str = "9") -> dict[str, Instant]:
-        """Archived instants by the names that they had on the active timeline; perhaps more than those with T in between."""
+        """Return archived instants by their names on the active timeline; at least the ones with T from ``first`` to
+        ``last``.
+        """
         found: dict[str, Instant] = {}
         for name in self.manifest().reaching(first, last):
             found |= self._names(name)
         return found
 
     def completion_of(self, requested: str) -> str | None:
-        """C of an archived transaction, None for another."""
+        """Return C of an archived transaction; None for any other."""
         found = self.instants(first=requested, last=requested).values()
         return next((each.completed for each in found if each.requested == requested), None)
 
     def newest_completion(self) -> str:
-        """The largest C of an archived commit, "" where there is none."""
+        """Return the largest C of an archived commit; "" if there is none."""
         commits = (i for i in self.instants().values() if i.action in COMMIT_ACTIONS)
         return max((each.completed or "" for each in commits), default="")
 
     def contents(self, wanted: Iterable[Instant]) -> dict[Instant, bytes]:
-        """What these instants say of themselves; those that are not archived are left out."""
+        """Return the contents of the instants that are archived."""
         asked = set(wanted)
         times = sorted(each.requested for each in asked)
         found: dict[Instant, bytes] = {}
@@ -134,7 +136,7 @@ class History:
         return found
 
     def metadata(self, instant: Instant) -> CommitMetadata | None:
-        """What an archived commit says of itself, None where it is not archived."""
+        """Return an archived commit's metadata; None if it is not archived."""
         body = self.contents([instant]).get(instant)
         return None if body is None else decode_commit(body, name=file_name(instant), layout=2, table=self._store.url)
 
@@ -168,10 +170,10 @@ class History:
     # --- writing ---------------------------------------------------------------------------------------------
 
     def add(self, instants: Sequence[Archived]) -> None:
-        """These are archived when this returns, for every reader. Anybody may ask for the same again, also at once.
+        """Archive these instants for every reader. Idempotent, also when several writers archive the same at once.
 
         Raises:
-            StorageError: the store gave no answer; ask again.
+            StorageError: the store gave no answer; retry.
         """
         rows = sorted(instants, key=lambda each: each.instant.order[::-1])
         wanted = {file_name(each.instant) for each in rows}
@@ -184,7 +186,7 @@ class History:
     def _put(self, rows: Sequence[Archived], wanted: set[str]) -> tuple[str, int]:
         body = _parquet(rows)
         for level in range(_TRIES):
-            # A name that is taken is that of the same rows; or of others, which somebody put there and then gave up.
+            # A name that is taken holds the same rows, or others that a writer put there before it gave up.
             name = f"{rows[0].instant.requested}_{rows[-1].instant.requested}_{level}.parquet"
             put = put_secured(self._store, f"{self.folder}/{name}", body)
             if put.outcome is Outcome.UNKNOWN or (there := self._store.head(f"{self.folder}/{name}")) is None:
@@ -194,11 +196,12 @@ class History:
         raise self._unanswered(name)
 
     def _put_in_force(self, name: str, size: int, wanted: set[str], first: str, last: str) -> bool:
-        """One try; True when a manifest that is in force names files with all that is wanted, of T from first to last."""
+        """Try once; return True when the manifest in force names files with all of ``wanted``, with T from first to last."""
         path = f"{self.folder}/_version_"
         stored, manifest = self._store.get(path), self.manifest()
         if stored is None and manifest.version:
-            # Of a JVM that died, or of a put that is still on its way and would then take back what came after it.
+            # The JVM died between delete and write; or its write is still under way and would then undo later ones. Restore
+            # the number first, so that such a write fails.
             self._store.put_if_absent(path, str(manifest.version).encode())
             return False
         if wanted <= self.instants(first=first, last=last).keys():
@@ -206,7 +209,8 @@ class History:
         files = [*manifest.files, (name, size)]
         body = json.dumps({"files": [{"fileName": n, "fileLen": length} for n, length in files]}, indent=2).encode()
         version = manifest.version + 1
-        # What stands under the next number is that of somebody who died before it was in force; it may be our very own.
+        # A manifest under the next number was left by a writer that died before it was in force. It may be our own, from an
+        # earlier attempt.
         while self._store.put_if_absent(at := f"{self.folder}/manifest_{version}", body).outcome is not Outcome.DONE:
             there = self._store.get(at)
             if there is None:
@@ -230,7 +234,7 @@ class History:
 
 
 def _plain(name: Any) -> str:
-    """A file's name in the manifest. Raises ValueError for one that could lead elsewhere."""
+    """Return a file's name from the manifest. Raises ValueError for one that could lead elsewhere."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError(name)
     return name
@@ -241,7 +245,7 @@ def _instant(row: dict[str, Any]) -> Instant:
 
 
 def _refuse_strange(rows: list[dict[str, Any]]) -> None:
-    """Raise ValueError for a row that is no instant: its times become names."""
+    """Raise ValueError for a row that is no instant: its times become file names."""
     for row in rows:
         times = [row[name] for name in ("instantTime", "completionTime") if name in row]
         if row["action"] not in ACTIONS or not all(isinstance(each, str) and is_time(each) for each in times):

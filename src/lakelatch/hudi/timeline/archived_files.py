@@ -1,15 +1,14 @@
-"""Which data files count of those that are older than the first active instant.
+"""The data files older than the first active instant: which of them count.
 
-For other engines all do: a file of an archived commit is told from one that never landed by nothing but the history, and
-one that was cleaned from one that is still there by nothing at all. So what the store puts late is read by them, until
-somebody deletes it:
+Other engines count all of them. Only the history distinguishes a file of an archived commit from one that was never
+committed, and nothing distinguishes a cleaned file from a kept one. So they read a file that the store puts late:
 
     t=0  A ends T=10 by its abort entry, and deletes the file that it wrote
     t=1  an archival takes all instants before T=30 off the timeline, and the log forgets T=10
     t=2  the store carries out the put of A's file a second time
 
-The same with a file of a replaced file group, when the replacement is archived. Ours look at what the last archival noted
-(``NOTED``): its bound, and which files older than that there were and had landed. After it nothing lands with such a T.
+The same happens to a file of a replaced file group once the replacement is archived. This library reads the note of the last
+archival (``NOTED``): its bound, and the older committed files that existed. No commit with such a T can follow it.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def _digest(path: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Note:
-    """The files with T before ``before`` that have landed, as digests of their paths."""
+    """The committed files with T before ``before``, as digests of their paths."""
 
     before: str = ""
     files: frozenset[bytes] = frozenset()
@@ -52,7 +51,7 @@ class _Note:
 
     @classmethod
     def from_bytes(cls, body: bytes) -> _Note | None:
-        """None for bytes that are not understood."""
+        """Return the note; None if the bytes are not understood."""
         try:
             raw = json.loads(body)
             before, files = raw["before"], b64decode(raw["files"], validate=True)
@@ -64,14 +63,14 @@ class _Note:
 
 
 class ArchivedFiles:
-    """What is known of the data files of archived commits. Reads nothing before the first question, and then once."""
+    """The data files of archived commits that count. The note is read once, at the first question."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._note: _Note | None = None
 
     def counts(self, file: BaseFile | LogFile) -> bool | None:
-        """Whether a file counts; None where nothing is noted of its time."""
+        """Return whether a file counts; None if nothing is noted of its time."""
         if self._note is None:
             self._note = self._read()
         return None if file.instant >= self._note.before else _digest(file.path) in self._note.files
@@ -90,7 +89,7 @@ class ArchivedFiles:
 
 
 def _next(last: _Note, before: str, landed: Collection[str], files: Iterable[BaseFile | LogFile]) -> _Note:
-    """The note with a later bound: of the time since the last one those count that have ``landed``."""
+    """Return the note with a later bound: files noted before, and files since then whose T is in ``landed``."""
     # A table of an older version has an archive of another form, which is not read.
     oldest = "" if last.before else min(landed, default="")
     noted = set()
@@ -105,23 +104,24 @@ def _next(last: _Note, before: str, landed: Collection[str], files: Iterable[Bas
 def note_archived_files(
     store: Store, history: History, going: Iterable[str], before: str, files: Iterable[BaseFile | LogFile]
 ) -> None:
-    """Note what counts when the commits with these T are archived as well. Anybody may say the same again, also at once.
+    """Note the files that count once the commits with these T are archived too. Idempotent, also for concurrent writers.
 
-    To be done before they are in the history, since from then on readers look at what is noted.
+    Call it before the commits enter the history: from then on readers rely on the note.
 
     Args:
-        store: the table's.
+        store: the table's store.
         history: its archived timeline.
         going: T of the commits that are about to be archived.
-        before: the T that the timeline begins with then.
-        files: all data files that there are.
+        before: the first T that will remain on the active timeline.
+        files: all data files that exist.
 
     Raises:
-        StorageError: the store gave no answer; ask again.
+        StorageError: the store gave no answer; retry.
     """
     for _ in range(_TRIES):
         stored = store.get(NOTED)
         last = (stored and _Note.from_bytes(stored.body)) or _Note()
+        # Another archival has noted a later bound. Its note must be sure to be stored before ours counts as done.
         if last.before >= before:
             if store.secure(NOTED).done:
                 return

@@ -1,7 +1,7 @@
 """The Avro container inside an instant: exactly one record.
 
-Readers take a zero-byte or torn instant for a broken table or, worse, for an empty commit, so everything that is not
-exactly one whole record, of no more than a bounded size, is a `CorruptTableError` here.
+Readers take an empty or torn instant for a broken table or, worse, for an empty commit. So anything but exactly one whole
+record of bounded size raises `CorruptTableError`.
 
 Source: the Avro 1.11 specification, "Object Container Files".
 """
@@ -23,7 +23,7 @@ _UNPACKED_BYTES_MAX = 1 << 27
 
 
 def encode_container(schema: Any, record: Mapping[str, Any]) -> bytes:
-    """An Avro container of this one record, not compressed. The sync marker is derived from the content."""
+    """Return an uncompressed Avro container of one record. The sync marker is derived from the content."""
     import fastavro
 
     content = io.BytesIO()
@@ -32,7 +32,7 @@ def encode_container(schema: Any, record: Mapping[str, Any]) -> bytes:
 
 
 def header_of(schema: Any) -> bytes:
-    """What a container with this schema begins with; its sync marker follows."""
+    """Return the header of a container with this schema, up to its sync marker."""
     import fastavro
 
     out = io.BytesIO()
@@ -41,9 +41,10 @@ def header_of(schema: Any) -> bytes:
 
 
 def contained(header: bytes, content: io.BytesIO) -> bytes:
-    """The container with this header (`header_of`) around a record that is encoded already."""
+    """Return the container with this header (`header_of`) around an encoded record."""
     import fastavro
 
+    # A random marker, as encoders choose it, would make two encodings of one record differ.
     marker = hashlib.sha256(content.getbuffer()).hexdigest()[:16].encode()
     out = io.BytesIO()
     out.write(header + marker)
@@ -54,14 +55,14 @@ def contained(header: bytes, content: io.BytesIO) -> bytes:
 
 
 def decode_container(body: bytes, *records: str, name: str, table: str = "") -> dict[str, Any]:
-    """The one record of an Avro container; ``records`` are those of Hudi's records that it may be, by default any.
+    """Return the one record of an Avro container; ``records`` names Hudi's records that it may be, by default any.
 
     Raises:
         CorruptTableError: it is not exactly one, whole, or its schema is not that of such a record.
     """
     try:
         return _only_record(io.BytesIO(body), records)
-    except Exception as error:  # on torn bytes fastavro raises whatever its decoder stumbles on
+    except Exception as error:  # on torn bytes fastavro's decoder may raise anything
         raise damaged(
             name, f"is torn or not an Avro file of its kind ({type(error).__name__}: {error})", table
         ) from error
@@ -106,7 +107,7 @@ def _container_header() -> Any:
 
 @functools.lru_cache(maxsize=64)
 def _understood(text: bytes, records: tuple[str, ...]) -> Any:
-    """The schema of a container as fastavro takes it. Raises ValueError for one of another record."""
+    """Return the schema of a container as fastavro takes it. Raises ValueError if it is another record's."""
     schema, shape = decoder_of(text, logical=False)
     if shape.kind != "record" or (records and shape.name not in records):
         raise ValueError(f"a {shape.name or shape.kind} instead of {' or '.join(records) or 'a record'}")
@@ -116,7 +117,7 @@ def _understood(text: bytes, records: tuple[str, ...]) -> Any:
 
 
 def _unpacked(content: bytes, codec: bytes) -> bytes:
-    """Hudi compresses no instant; other writers of Avro do it with deflate where they are not told."""
+    """Return the content uncompressed. Hudi compresses no instant; other writers of Avro use deflate by default."""
     if codec == b"null":
         return content
     if codec != b"deflate":
@@ -129,7 +130,7 @@ def _unpacked(content: bytes, codec: bytes) -> bytes:
 
 
 def damaged(name: str, what: str, table: str) -> CorruptTableError:
-    """The error for the body of an instant that is not what it should be."""
+    """Return the error for an instant with a wrong body."""
     return CorruptTableError(
         f"Instant {name} {what}. No reader can trust the table until it is restored from a copy "
         "or its commit is rolled back; `lakelatch check` tells more",

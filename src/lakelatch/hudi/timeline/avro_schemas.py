@@ -259,7 +259,7 @@ _FIELDS = {
 
 @functools.cache
 def write_stats() -> Any:
-    """The parsed schema of a list of HoodieWriteStat."""
+    """Return the parsed schema of a list of HoodieWriteStat."""
     import fastavro
 
     return fastavro.parse_schema({"type": "array", "items": _write_stat()})
@@ -267,7 +267,7 @@ def write_stats() -> Any:
 
 @functools.cache
 def schema_of(name: str, *, without_stats: bool = False) -> Any:
-    """The parsed schema of the record of that name; of a commit also of what follows its first field."""
+    """Return the parsed schema of the named record; ``without_stats`` leaves out a commit's first field."""
     import fastavro
 
     fields = _FIELDS[name]()
@@ -278,5 +278,5 @@ def schema_of(name: str, *, without_stats: bool = False) -> Any:
 
 @functools.cache
 def known_shape(name: str) -> Shape | None:
-    """What the record of that name is made of; None for one that is not known here."""
+    """Return the shape of the named record; None if the record is unknown."""
     return shape_of(_record(name, _FIELDS[name]())) if name in _FIELDS else None

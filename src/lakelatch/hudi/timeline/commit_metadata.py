@@ -1,6 +1,6 @@
-"""Commit metadata: what a completed commit says of itself, to the body of an instant and back.
+"""Commit metadata: the content of a completed commit, to the body of an instant and back.
 
-Layout 2 holds it as an Avro container of one record, layout 1 as JSON with the same names. Readers match fields by name.
+Layout 2 stores it as an Avro container of one record, layout 1 as JSON with the same names. Readers match fields by name.
 
 Source: schemas inside instants that Hudi 1.0 to 1.2 wrote; a test compares them field by field.
 """
@@ -25,11 +25,11 @@ NO_PREVIOUS_COMMIT = "null"  # the JVM writes the word
 
 @dataclass(frozen=True, slots=True)
 class WriteStat:
-    """What a commit did to one file. ``path`` is relative to the table, sizes are bytes.
+    """The changes of a commit to one file. ``path`` is relative to the table, sizes are bytes.
 
-    ``facts`` (`occ.log.FileFacts`) are what our commit log keeps of its rows; the timeline does not tell them.
-    ``whole``: inserts, updates and deletes since the transaction began, where this is not its first write of these rows.
-    The counts are then those of the last write, until the file is staged.
+    ``facts`` (`occ.log.FileFacts`) is kept in our commit log only, not on the timeline. ``whole`` counts inserts, updates and
+    deletes since the transaction began, if it wrote these rows before; the ``num_*`` fields then count the last write only,
+    until the file is staged.
     """
 
     file_id: str
@@ -55,7 +55,7 @@ class WriteStat:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Of its file, or of all its log files."""
+        """The paths of its file and all its log files."""
         logs = (
             join(self.partition, name.rpartition("/")[2]) for name in self.log_files or ()
         )  # the JVM tells some whole
@@ -64,14 +64,14 @@ class WriteStat:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class CommitMetadata:
-    """What one completed commit says of itself.
+    """The content of one completed commit.
 
     Attributes:
         operation: Hudi's name of the operation (UPSERT, INSERT_OVERWRITE, CLUSTER ...), None when unknown.
         schema: Avro JSON of the data columns.
         extra: further entries of extraMetadata, the schema left out.
         stats: one entry for each file written.
-        replaced: partition -> file ids that readers drop from now on; only a replacecommit has them.
+        replaced: partition -> file ids that readers drop from then on; only a replacecommit has them.
     """
 
     operation: str | None = None
@@ -82,12 +82,12 @@ class CommitMetadata:
     compacted: bool = False
 
     def places(self) -> Iterator[str]:
-        """The paths of its files, and one in each partition of which file groups are replaced."""
+        """Yield the paths of its files, and one path in each partition with replaced file groups."""
         yield from (stat.path for stat in self.stats if stat.path)
         yield from (join(partition, "any") for partition in self.replaced)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for a log entry; fields at their default are left out."""
+        """Return plain values for a log entry; fields at their default are left out."""
         value: dict[str, Any] = {"operation": self.operation, "schema": self.schema}
         if self.extra:
             value["extra"] = dict(self.extra)
@@ -103,7 +103,7 @@ class CommitMetadata:
         return value
 
     def json_pieces(self, more: dict[str, Any]) -> Iterator[str]:
-        """The same and ``more`` as JSON text, file by file: that of very many files need not be in memory at once."""
+        """Yield `to_json` and ``more`` as JSON text, file by file, so that a commit of very many files needs little memory."""
         head = json.dumps(replace(self, stats=()).to_json() | more, separators=(",", ":"))
         yield head[:-1] + ',"stats":['
         for number, stat in enumerate(self.stats):
@@ -112,7 +112,7 @@ class CommitMetadata:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> CommitMetadata:
-        """The reverse of `to_json`. Fields that a later version added are ignored."""
+        """Reverse `to_json`. Fields that a later version added are ignored."""
         stats = []
         for stored in value.get("stats", ()):
             known = {key: item for key, item in stored.items() if key in WriteStat.__dataclass_fields__}
@@ -146,7 +146,7 @@ def _stat_text(stat: WriteStat) -> str:
 
 
 def _known(stat: WriteStat) -> str:
-    """Statistics of its columns as JSON text."""
+    """Return the statistics of its columns as JSON text; "" if there are none."""
     return zlib.decompress(stat.facts.statistics).decode() if stat.facts and stat.facts.statistics else ""
 
 
@@ -245,7 +245,7 @@ def _listed(values: Any) -> tuple[str, ...]:
 
 
 def encode_commit(metadata: CommitMetadata, *, replace: bool) -> bytes:
-    """The body of a completed commit, or with ``replace`` of a replacecommit. Equal input gives equal bytes."""
+    """Return the body of a completed commit; ``replace``: of a replacecommit. Equal input gives equal bytes."""
     import fastavro
 
     name = "HoodieReplaceCommitMetadata" if replace else "HoodieCommitMetadata"
@@ -288,7 +288,7 @@ def decode_commit(body: bytes, *, name: str, layout: int, table: str = "") -> Co
 
 
 def _refuse_types(metadata: CommitMetadata) -> None:
-    """Raise TypeError for JSON values of another type than Avro would have: schema and counts are used far from here."""
+    """Raise TypeError for a JSON value that Avro would not allow: it would fail far from here, where it is used."""
     texts: list[Any] = [metadata.operation or "", metadata.schema or "", *metadata.extra, *metadata.extra.values()]
     texts += [each for key, ids in metadata.replaced.items() for each in (key, *ids)]
     for stat in metadata.stats:

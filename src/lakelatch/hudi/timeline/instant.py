@@ -1,4 +1,4 @@
-"""Instants: what a file name on the timeline says, in both directions.
+"""Instants: the meaning of a file name on the timeline, in both directions.
 
     layout 2 (table versions 8 and 9)          layout 1 (version 6)
     T.commit.requested                         the same
@@ -8,8 +8,8 @@
     T.compaction.requested  ->  T_C.commit     ->  T.commit
     T.clustering.requested  ->  T_C.replacecommit
 
-T is the requested time and C the completion time, ``yyyyMMddHHmmssSSS`` in UTC (14 digits, without milliseconds, are
-read as well). Times are compared as text, as Hudi's readers do.
+T is the requested time and C the completion time, ``yyyyMMddHHmmssSSS`` in UTC (14 digits, without milliseconds, are read as
+well). Times are compared as text, as Hudi's readers do.
 
 Source: names on the timelines of tables that Hudi 0.14 to 1.2 wrote.
 """
@@ -64,17 +64,17 @@ class Instant:
 
     @property
     def order(self) -> tuple[str, str]:
-        """Sort key: completion time where there is one, then requested time."""
+        """The sort key: completion time if there is one, then requested time."""
         return (self.completed or self.requested, self.requested)
 
 
 def parse(name: str, *, layout: int) -> Instant | None:
-    """The instant that a file name stands for, or None for any other file.
+    """Return the instant that a file name stands for, or None for any other file.
 
-    A completed name without C on layout 2 is None: one of the two readers takes it for an older table's instant,
-    the other ignores it.
+    On layout 2 a completed name without C is None: one of the two readers takes it for an older table's instant, the other
+    ignores it.
     """
-    # A timeline has tens of thousands of names and a dozen of endings, so these are read once.
+    # A timeline has tens of thousands of names but only a dozen endings, so each ending is parsed once.
     ends = 35 if name[17:18] == "_" else 17
     if (
         name.isascii()
@@ -106,7 +106,7 @@ def _read(name: str, layout: int) -> Instant | None:
 
 
 def file_name(instant: Instant, *, layout: int = 2) -> str:
-    """The name under which the instant lies on the timeline."""
+    """Return the instant's file name on the timeline."""
     assert instant.action in ACTIONS, instant
     action = instant.action
     if layout == 1 and action == "clustering":
@@ -123,13 +123,15 @@ def file_name(instant: Instant, *, layout: int = 2) -> str:
 
 
 def parse_unknown(name: str) -> Instant | None:
-    """A completed instant on layout 2 of an action that is none of `ACTIONS`: a later Hudi's, or damage."""
+    """Return a completed instant of layout 2 with an action not in `ACTIONS`: a later Hudi's, or damage. None for other
+    names.
+    """
     match = _COMPLETED[2].fullmatch(name)
     return Instant(match[1], match[3], "completed", match[2]) if match and match[3] not in ACTIONS else None
 
 
 def is_time(text: str) -> bool:
-    """True for text that can stand as T or C."""
+    """Return True if the text can stand as T or C."""
     if not _TIME_ONLY.fullmatch(text):
         return False
     try:
@@ -140,7 +142,7 @@ def is_time(text: str) -> bool:
 
 
 def from_epoch_ms(epoch_ms: int) -> str:
-    """Milliseconds since the epoch as 17 digits in UTC."""
+    """Return milliseconds since the epoch as 17 digits in UTC."""
     moment = _EPOCH + timedelta(milliseconds=epoch_ms)
     # Not by strftime, which is ten times as slow, and does not pad years below 1000 on every platform.
     return (
@@ -150,7 +152,7 @@ def from_epoch_ms(epoch_ms: int) -> str:
 
 
 def to_epoch_ms(time: str) -> int:
-    """The reverse of `from_epoch_ms`; 14 digits are the start of their second. ValueError for anything else."""
+    """Reverse `from_epoch_ms`; 14 digits are the start of their second. Raises ValueError for anything else."""
     if not _TIME_ONLY.fullmatch(time):
         raise ValueError(f"{time!r} is not an instant time: 17 digits yyyyMMddHHmmssSSS are expected")
     moment = datetime(

@@ -1,7 +1,7 @@
-"""Instant times as labels: picked greater than every time before them, close to the clock otherwise.
+"""Instant times as labels: each greater than every earlier one, and close to the clock otherwise.
 
-Order is slot order in the log, never a comparison of times. A clock that goes backwards, or another host's that is
-hours ahead, makes labels run on by one millisecond each; it cannot make them repeat or shrink.
+Order is slot order in the log, never a comparison of times. If a clock goes backwards, or another host's is hours ahead,
+labels advance by one millisecond each; they never repeat or shrink.
 
     the clock is years ahead of the table    it may not begin: its labels would be everybody's from then on
     it jumps so far ahead later              its commit runs on from the table's newest time
@@ -18,12 +18,12 @@ from .instant import from_epoch_ms, to_epoch_ms
 
 EARLIEST = "00010101000000000"
 LATEST = "99991231235959999"
-AHEAD_MAX_S = 2 * 366 * 86400.0  # of the clock, before the newest time of the table
+AHEAD_MAX_S = 2 * 366 * 86400.0  # seconds that the clock may be ahead of the table's newest time
 _LAST_YEAR = "2060"  # no clock says rightly that it is later, while a release of today is in use
 
 
 def next_label(now_s: float, top: str, *, trusted: bool = False) -> str:
-    """A label greater than ``top``: the clock's own, unless that is not greater, or so far ahead that it must be wrong."""
+    """Return a label greater than ``top``: the clock's time, unless it is not greater, or so far ahead that it must be wrong."""
     now = from_epoch_ms(int(now_s * 1000))
     if now > top and (trusted or not _ahead(now_s, top)):
         return now
@@ -36,9 +36,9 @@ def next_label(now_s: float, top: str, *, trusted: bool = False) -> str:
 
 
 def refuse_clock(now_s: float, top: str, table: str, *, trusted: bool) -> None:
-    """Raise `ConfigError` when the clock is years ahead of the table: every later commit would have to be later still.
+    """Raise `ConfigError` if the clock is years ahead of the table: every later commit would have to be later still.
 
-    ``trusted``: somebody has looked, and nothing was committed for so long.
+    ``trusted``: the user confirms that nothing was committed for so long.
     """
     now = from_epoch_ms(int(now_s * 1000))
     if now <= top:

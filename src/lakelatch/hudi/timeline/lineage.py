@@ -1,11 +1,11 @@
-"""Which version of a file group was each version made from? One that was passed over is a lost update.
+"""The version that each version of a file group was made from. A version that was skipped is a lost update.
 
     t=0  another engine reads slice 1 of a file group; so does a transaction of ours
-    t=1  ours lands slice 3, made from 1
-    t=2  the other completes slice 2, made from 1, and tells its user so: no reader ever shows it
+    t=1  ours commits slice 3, made from 1
+    t=2  the other completes slice 2, made from 1, and reports success: no reader ever shows it
 
-The log knows nothing of the other, and the timeline shows it only when it is too late. But what each was made from stands
-in the commits (``prevCommit``), so the loss can be told afterwards, for as long as they are on the active timeline.
+The log does not know the other transaction, and the timeline shows it too late. But commits record the version they built on
+(``prevCommit``), so the loss can be found later, as long as both are on the active timeline.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Skipped:
 
 
 def skipped(commits: Iterable[CommitMetadata]) -> list[Skipped]:
-    """Versions that the next one of their file group was not made from, of base files that these commits name.
+    """Return versions that the next one of their file group was not made from, among base files that these commits name.
 
-    Not for merge-on-read tables, where what a version was made from is log files too.
+    Not for merge-on-read tables, where a version is made from log files too.
     """
     versions: dict[object, list[tuple[str, WriteStat]]] = defaultdict(list)
     for stat in (stat for commit in commits for stat in commit.stats if stat.path):

@@ -19,7 +19,7 @@ MOMENT = "lakelatch.earliest"  # of a clean: from this completion time on the ta
 
 
 def encode_clean_plan(content: Mapping[str, Any], *, uri: Callable[[str], str]) -> bytes:
-    """`T.clean.requested`. ``uri`` spells a file as the JVM does, which may execute the plan."""
+    """Return `T.clean.requested`. ``uri`` spells a file as the JVM does, which may execute the plan."""
     files = {
         partition: [{"filePath": uri(join(partition, name)), "isBootstrapBaseFile": False} for name in names]
         for partition, names in content["slices"].items()
@@ -42,7 +42,7 @@ def encode_clean_plan(content: Mapping[str, Any], *, uri: Callable[[str], str]) 
 
 
 def encode_clean(content: Mapping[str, Any], *, started: str, took_ms: int) -> bytes:
-    """`T_C.clean`."""
+    """Return `T_C.clean`."""
     partitions = {
         partition: {
             "partitionPath": partition,
@@ -69,7 +69,7 @@ def encode_clean(content: Mapping[str, Any], *, started: str, took_ms: int) -> b
 
 
 def encode_savepoint(content: Mapping[str, Any], *, at_ms: int) -> bytes:
-    """`T_C.savepoint`."""
+    """Return `T_C.savepoint`."""
     partitions = {
         partition: {"partitionPath": partition, "savepointDataFile": names}
         for partition, names in content["slices"].items()
@@ -85,7 +85,7 @@ def encode_savepoint(content: Mapping[str, Any], *, at_ms: int) -> bytes:
 
 
 def encode_restore(undone: Sequence[Instant], *, started: str, took_ms: int) -> bytes:
-    """`T_C.restore`."""
+    """Return `T_C.restore`."""
     named = [{"commitTime": each.requested, "action": each.action} for each in undone]
     rolled = {
         each.requested: [
@@ -113,7 +113,7 @@ def encode_restore(undone: Sequence[Instant], *, started: str, took_ms: int) -> 
 
 
 def encode_clustering_plan(content: Mapping[str, Any], *, uri: Callable[[str], str]) -> bytes:
-    """`T.clustering.requested`."""
+    """Return `T.clustering.requested`."""
     groups = [
         {
             "slices": [
@@ -134,7 +134,7 @@ def encode_clustering_plan(content: Mapping[str, Any], *, uri: Callable[[str], s
         }
         for group in content["groups"]
     ]
-    # Of the two layouts a plan of Hudi can say the linear one; its z-order is in the configuration of who executes it.
+    # A plan of Hudi can express the linear layout only; z-order is in the configuration of the job that executes it.
     sort = content.get("layout")
     params = {_SORT_COLUMNS: ",".join(sort["by"])} if sort else {}
     plan = {
@@ -150,7 +150,7 @@ def encode_clustering_plan(content: Mapping[str, Any], *, uri: Callable[[str], s
 
 
 def _slices(partition: str, names: Iterable[str]) -> list[tuple[str, str, list[str]]]:
-    """File id, base file ("" for none) and log files of each file slice that these files make up."""
+    """Return file id, base file ("" for none) and log files of each file slice that these files make up."""
     found: dict[str, tuple[str, list[str]]] = {}
     for path in (join(partition, name) for name in names):
         if base := BaseFile.at(path, 0):
@@ -161,7 +161,7 @@ def _slices(partition: str, names: Iterable[str]) -> list[tuple[str, str, list[s
 
 
 def encode_compaction_plan(content: Mapping[str, Any]) -> bytes:
-    """`T.compaction.requested`."""
+    """Return `T.compaction.requested`."""
     operations = [
         {
             "baseInstantTime": group["instant"],
@@ -169,7 +169,7 @@ def encode_compaction_plan(content: Mapping[str, Any]) -> bytes:
             "dataFilePath": group["base"] or None,
             "fileId": group["file_id"],
             "partitionPath": group["partition"],
-            # The JVM fails where the bytes of the log files are not told.
+            # The JVM fails on a plan without the size of the log files.
             "metrics": {
                 "TOTAL_LOG_FILES": float(len(group["logs"])),
                 "TOTAL_LOG_FILES_SIZE": float(group["log_bytes"]),

@@ -1,7 +1,7 @@
-"""File slices: which files hold the rows of a table as of one moment. Pure; reads nothing.
+"""File slices: the files that hold the rows of a table as of one moment. Pure; reads nothing.
 
-    a file counts when its T is committed, or older than the first instant that is still active: archived then, unless it
-      is known that it came later (`archived_files`)
+    a file counts if its T is committed, or older than the first active instant: it is archived then, unless it is known
+      to have come later (`archived_files`)
     of the base files of a group the one with the largest T counts, whatever C says
     a log file belongs to the newest base file whose T is not after its C (version 6: not after the time in its name)
     a group that a visible replacecommit names is gone
@@ -23,9 +23,9 @@ from ..table import TableConfig
 from .archived_files import ArchivedFiles
 from .commit_metadata import CommitMetadata
 
-# What a commit did, as the plain values of its log entry, and its T and C.
+# A commit: the plain values of its log entry, its T and its C.
 Landed = tuple[Mapping[str, Any], str, str]
-_LISTED_ALONE = 16  # partitions one by one; then all, which is fewer requests than many of one
+_LISTED_ALONE = 16  # list partitions one by one up to here, then all at once, which takes fewer requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,14 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class TimelineView:
-    """All that a snapshot needs to know of the timeline.
+    """The timeline as a snapshot needs it.
 
     Attributes:
         completion: T -> C of every completed commit that is known.
         first_active: smallest T on the active timeline, pending ones included; None when it is empty.
         replacements: of all completed replacecommits.
-        archived_before: the T before which files may be of archived commits.
-        archived: what is known of those; None: those before the first active T count.
+        archived_before: the T before which a file may be an archived commit's.
+        archived: which of those files count; None: all before the first active T.
     """
 
     completion: Mapping[str, str] = field(default_factory=dict)
@@ -56,20 +56,20 @@ class TimelineView:
     archived: ArchivedFiles | None = None
 
     def completed_at(self, requested: str) -> str | None:
-        """C of a commit; T itself when it is archived, as nobody knows better; None while it is not committed."""
+        """Return C of a commit; T itself if it is archived, as C is not known then; None while it is not committed."""
         completed = self.completion.get(requested)
         if completed is None and self.first_active is not None and requested < self.first_active:
             return requested
         return completed
 
     def completion_of(self, file: BaseFile | LogFile) -> str | None:
-        """C of the commit that a file belongs to; None where it does not count."""
+        """Return C of the commit that a file belongs to; None if the file does not count."""
         completed = self.completed_at(file.instant)
         if self.archived is None or self.archived_before is None or file.instant >= self.archived_before:
             return completed
         if (counts := self.archived.counts(file)) is None:
             return completed
-        # Not by the first active T: that may be of a pending instant that came late as well.
+        # The first active T cannot decide: it may be that of a pending instant that came late as well.
         return completed or file.instant if counts else None
 
 
@@ -82,11 +82,11 @@ class Moment:
     as_of_completion: str | None = None
 
     def completed_at(self, requested: str) -> str | None:
-        """C of a commit that counts, else None."""
+        """Return C of a commit that counts, else None."""
         return self._within(requested, self.view.completed_at(requested))
 
     def completion_of(self, file: BaseFile | LogFile) -> str | None:
-        """C of the commit that a file belongs to; None where it does not count."""
+        """Return C of the commit that a file belongs to; None if the file does not count."""
         return self._within(file.instant, self.view.completion_of(file))
 
     def _within(self, requested: str, completed: str | None) -> str | None:
@@ -100,7 +100,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class FileSlice:
-    """One version of a file group: its base file, and the log files written since. Only one of them may be missing."""
+    """One version of a file group: its base file and the log files written since. Either may be missing, but not both."""
 
     group: FileGroupId
     base: BaseFile | None
@@ -118,12 +118,12 @@ class FileSlice:
 
     @property
     def instant(self) -> str:
-        """T of the base file; without one, of the oldest log file."""
+        """T of the base file, or of the oldest log file if there is no base file."""
         return self.base.instant if self.base else min(log.instant for log in self.logs)
 
     @property
     def path(self) -> str:
-        """The base file's path relative to the table. Raises `UnsupportedTableError` when there are only log files."""
+        """The base file's path relative to the table. Raises `UnsupportedTableError` if there are only log files."""
         return self._rows().path
 
     @property
@@ -133,7 +133,7 @@ class FileSlice:
 
     @property
     def paths(self) -> set[str]:
-        """Of all its files."""
+        """The paths of all its files."""
         return {log.path for log in self.logs} | ({self.base.path} if self.base else set())
 
     @property
@@ -152,18 +152,18 @@ class FileSlice:
 
 
 class Unlisted(Protocol):
-    """The partitions of a snapshot that nobody has asked for, whose files have not been listed."""
+    """The partitions of a snapshot whose files have not been listed yet."""
 
     def slices_of(self, partition: str) -> Mapping[str, FileSlice]:
-        """The slices of one of them, by file id; it may have none."""
+        """Return the slices of one partition, by file id; {} if it has none."""
         ...
 
     def all_slices(self) -> Mapping[str, Mapping[str, FileSlice]]:
-        """The same of every partition."""
+        """Return the slices of every partition."""
         ...
 
     def after_all(self, commits: Iterable[Landed]) -> Unlisted:
-        """These partitions once the commits count as well."""
+        """Return these partitions once the commits count as well."""
         ...
 
 
@@ -172,8 +172,8 @@ class Snapshot:
 
     Args:
         partitions: path -> file id -> slice.
-        unlisted: lists the partitions that are not among these when they are asked for, one by one, or all at once after a
-            few. None: there are no others. What it raises comes out of the methods here.
+        unlisted: lists partitions missing here when they are asked for: one by one, and after a few all at once. None: there
+            are no others. Its errors come out of the methods here.
     """
 
     __slots__ = ("_alone", "_mutex", "_partitions", "_unlisted")
@@ -186,34 +186,34 @@ class Snapshot:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every partition has been listed."""
+        """True if every partition has been listed."""
         return self._unlisted is None
 
     def whole(self) -> Snapshot:
-        """This snapshot, once every partition is listed: it asks the store for nothing any more."""
+        """Return this snapshot with every partition listed; it does not ask the store again."""
         if (unlisted := self._unlisted) is not None:
             self._list_all(unlisted)
         return self
 
     def partitions(self) -> list[str]:
-        """Partitions that have at least one file slice, sorted."""
+        """Return the partitions that have at least one file slice, sorted."""
         return sorted(self.whole()._partitions)
 
     def file_slices(self, partition: str | None = None) -> list[FileSlice]:
-        """The newest slice of each file group, of one partition or of all, sorted by partition and file id."""
+        """Return the newest slice of each file group, of one partition or of all, sorted by partition and file id."""
         chosen = self.partitions() if partition is None else [partition]
         return [slices[file_id] for each in chosen for slices in [self._of(each)] for file_id in sorted(slices)]
 
     def get(self, group: tuple[str, str]) -> FileSlice | None:
-        """The slice of one file group (partition, file id), or None."""
+        """Return the slice of one file group (partition, file id), or None."""
         return self._of(group[0]).get(group[1])
 
     def by_partition(self) -> Mapping[str, Mapping[str, FileSlice]]:
-        """All slices: partition -> file id -> slice."""
+        """Return all slices: partition -> file id -> slice."""
         return self.whole()._partitions
 
     def partitions_seen(self) -> list[str]:
-        """Those of the partitions that have been listed, sorted; nothing is listed for the answer."""
+        """Return the partitions listed so far, sorted; lists nothing."""
         with self._mutex:
             return sorted(name for name, slices in self._partitions.items() if slices)
 
@@ -228,7 +228,7 @@ class Snapshot:
     __hash__ = None  # type: ignore[assignment]  # as for every container that is compared by content
 
     def __reduce__(self) -> tuple[type[Snapshot], tuple[Mapping[str, Mapping[str, FileSlice]]]]:
-        return Snapshot, (self.whole()._partitions,)  # who takes it elsewhere has no store to list
+        return Snapshot, (self.whole()._partitions,)  # the receiving process has no store to list with
 
     def __repr__(self) -> str:
         groups = sum(len(slices) for slices in self._partitions.values())
@@ -237,16 +237,16 @@ class Snapshot:
         )
 
     def after(self, commit: CommitMetadata, requested: str, completed: str) -> Snapshot:
-        """The snapshot once this commit counts as well."""
+        """Return the snapshot once this commit counts as well."""
         return self.after_all([(commit.to_json(), requested, completed)])
 
     def after_all(self, commits: Iterable[Landed]) -> Snapshot:
-        """The snapshot once these commits count as well; work and memory are per partition that they touch.
+        """Return the snapshot once these commits count as well; work and memory are per partition that they touch.
 
-        They come as the plain values of their log entries, because every writer does this for all others' commits, and
-        must be such that validated, one after another: none writes a group that an earlier one replaced.
+        Commits are plain values of log entries, because every writer applies every other writer's commits. They must be valid
+        one after another: none writes a group that an earlier one replaced.
         """
-        with self._mutex:  # what is listed meanwhile would be of neither
+        with self._mutex:  # a partition listed in between would be in neither part
             known, unlisted = dict(self._partitions), self._unlisted
         if unlisted is None:
             return Snapshot(_advanced(known, commits, lambda partition: known.get(partition, {})))
@@ -254,17 +254,17 @@ class Snapshot:
         return Snapshot(_advanced(known, landed, known.get, empty_too=True), unlisted.after_all(landed))
 
     def with_files(self, commits: Iterable[Landed]) -> Snapshot:
-        """The same with files that have not landed, which no listing shows."""
+        """Return the snapshot with files that are not committed, which no listing shows."""
         found = _advanced({}, commits, self._of, empty_too=True)
         with self._mutex:
             known, unlisted = {**self._partitions, **found}, self._unlisted
         return Snapshot(known if unlisted else {name: each for name, each in known.items() if each}, unlisted)
 
-    # Nothing is listed under the mutex, since whoever is asked for a listing may wait for what its caller holds. Two that list
-    # the same find the same.
+    # Nothing is listed under the mutex: the thread that lists may wait for a lock that our caller holds. Two threads that
+    # list the same partition find the same.
 
     def _of(self, partition: str) -> Mapping[str, FileSlice]:
-        unlisted = self._unlisted  # looked at first: once there is none, all that there is has been listed
+        unlisted = self._unlisted  # read first: once it is None, every partition has been listed
         found = self._partitions.get(partition)
         if found is None and unlisted is not None:
             if self._alone < _LISTED_ALONE:
@@ -293,7 +293,7 @@ def _advanced(
     *,
     empty_too: bool = False,
 ) -> dict[str, Mapping[str, FileSlice]]:
-    """What is known, and what the commits change of the partitions that ``slices_of`` knows."""
+    """Return the known partitions with the commits applied to those that ``slices_of`` knows."""
     changed: dict[str, dict[str, FileSlice]] = {}
 
     def changing(partition: str) -> dict[str, FileSlice] | None:
@@ -320,7 +320,7 @@ def _advanced(
 
 
 def _files_in(commit: Mapping[str, Any], completed: str) -> Iterator[BaseFile | LogFile]:
-    """The data files that a commit names."""
+    """Yield the data files that a commit names."""
     for stat in commit.get("stats", ()):
         paths, size = [stat["path"]], stat.get("file_size", 0)
         if logs := stat.get("log_files"):
@@ -340,12 +340,12 @@ def build(
     as_of: str | None = None,
     as_of_completion: str | None = None,
 ) -> Snapshot:
-    """The file slices that are visible.
+    """Return the visible file slices.
 
     Args:
-        listing: the files there are.
-        view: the commits that count, of the whole timeline.
-        config: of the table; its layout decides how log files are attached.
+        listing: the files that exist.
+        view: the committed transactions of the whole timeline.
+        config: the table's; its layout decides how log files are attached.
         as_of: only commits with T not after this, as both Hudi readers travel in time.
         as_of_completion: only commits with C not after this.
 
@@ -392,7 +392,7 @@ def _snapshot(bases: Mapping[FileGroupId, BaseFile], logs: Mapping[FileGroupId, 
 
 
 def _since(base: BaseFile | None, logs: Sequence[LogFile]) -> tuple[LogFile, ...]:
-    """The log files that are not yet part of the base file, in the order of merging."""
+    """Return the log files that the base file does not contain yet, in merge order."""
     if not logs:
         return ()
     kept = [log for log in logs if base is None or log.completed >= base.instant]
@@ -400,7 +400,7 @@ def _since(base: BaseFile | None, logs: Sequence[LogFile]) -> tuple[LogFile, ...
 
 
 def _with_file(current: FileSlice | None, file: BaseFile | LogFile) -> FileSlice:
-    """The slice with one more committed file."""
+    """Return the slice with one more committed file."""
     base, logs = (current.base, current.logs) if current else (None, ())
     if isinstance(file, LogFile):
         return FileSlice(file.group, base, _since(base, (*logs, file)))

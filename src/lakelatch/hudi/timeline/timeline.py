@@ -1,7 +1,7 @@
-"""The timeline: what has happened to the table, as its instants say.
+"""The timeline: the history of the table, as its instants record it.
 
-One listing gives names, and names give everything but the content; the content of a commit is read when somebody asks.
-Times on the timeline of version 6 are the writer's local ones and there is no completion time: order is that of T.
+One listing gives the names, and names give everything but the content; a commit's content is read when it is needed. Times on
+a version 6 timeline are the writer's local ones without completion times: order is by T.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .snapshot import Replacement, TimelineView
 if TYPE_CHECKING:
     from ...storage import Store
 
-# Where the active timeline of every table that this library writes lies; older ones differ (`timeline_folder`).
+# The folder of the active timeline in every table that this library writes; older tables differ (`timeline_folder`).
 TIMELINE = ".hoodie/timeline"
 _LOOKS = 3
 
@@ -34,7 +34,7 @@ class Timeline:
     """The active timeline at the moment of one listing.
 
     Attributes:
-        store: where the instants lie.
+        store: the table's store.
         config: the table's.
         completed: completed instants of every action, in order of completion.
         pending: requested and inflight instants, each once in its later state, in order of T.
@@ -52,13 +52,15 @@ class Timeline:
     @property
     def commits(self) -> tuple[Instant, ...]:
         """Completed instants that change what a reader sees, in order of completion."""
-        if not self._commits:  # found once: whoever opens the table asks several times
+        if not self._commits:  # cached: opening a table asks several times
             self._commits.append(tuple(instant for instant in self.completed if instant.action in COMMIT_ACTIONS))
         return self._commits[0]
 
     @property
     def first_active(self) -> str | None:
-        """Smallest T of a commit or of a plan for one, pending ones included. Files older than that are archived's."""
+        """Smallest T of a commit or of a plan for one, pending ones included. Files older than that belong to archived
+        commits.
+        """
         times = [
             each.requested for each in (*self.completed, *self.pending) if _published(each.action) in COMMIT_ACTIONS
         ]
@@ -66,7 +68,9 @@ class Timeline:
 
     @property
     def first_landed(self) -> str | None:
-        """Smallest T of a commit on the active timeline: unlike `first_active` not of a pending one, which may have come late."""
+        """Smallest T of a commit on the active timeline. Unlike `first_active` it ignores pending instants, which may have
+        come late.
+        """
         return min((each.requested for each in self.commits), default=None)
 
     @property
@@ -77,7 +81,7 @@ class Timeline:
         return max(times, default=None)
 
     def completed_by(self, *, requested: str | None = None, completed: str | None = None) -> tuple[Instant, ...]:
-        """The commits with T not after ``requested`` and C not after ``completed``, in order of completion."""
+        """Return the commits with T not after ``requested`` and C not after ``completed``, in order of completion."""
         return tuple(
             each
             for each in self.commits
@@ -86,21 +90,21 @@ class Timeline:
         )
 
     def without(self, requested: Collection[str]) -> Timeline:
-        """The timeline as if these commits had not been: a restore has taken them back and their instants still stand."""
+        """Return the timeline without these commits: a restore has undone them and their instants are still there."""
         kept = tuple(i for i in self.completed if i.requested not in requested or i.action not in COMMIT_ACTIONS)
         return replace(self, completed=kept)
 
     def plus(self, commits: Mapping[Instant, CommitMetadata]) -> Timeline:
-        """The timeline as if these were on it too: they have landed, and are not published yet or a power cut took them."""
+        """Return the timeline with these commits too: committed, and not yet published or lost in a power cut."""
         there = {each.requested for each in commits}
         completed = sorted((*self.completed, *commits), key=lambda each: each.order)
         pending = tuple(each for each in self.pending if each.requested not in there)
         return replace(self, completed=tuple(completed), pending=pending, _contents={**self._contents, **commits})
 
     def taken_back(self) -> dict[str, str]:
-        """T of the commits that restores have taken back: gone before the restore appeared, and perhaps put back since.
+        """Return T of the commits that restores have undone -> T of the restore.
 
-        Each with T of the restore.
+        Their instants were deleted before the restore appeared, and may have been put back since.
         """
         undone: dict[str, str] = {}
         for each in self.completed:
@@ -113,11 +117,11 @@ class Timeline:
         return undone
 
     def path(self, instant: Instant) -> str:
-        """Where the instant's file lies, relative to the table."""
+        """Return the path of the instant's file, relative to the table."""
         return f"{self.config.timeline_folder}/{file_name(instant, layout=self.config.layout)}"
 
     def metadata(self, instant: Instant) -> CommitMetadata:
-        """What a completed commit says of itself; read once.
+        """Return the metadata of a completed commit; it is read once.
 
         Raises:
             CorruptTableError: the file is torn, empty or gone.
@@ -125,6 +129,7 @@ class Timeline:
         if instant not in self._contents:
             path = self.path(instant)
             name = path.rpartition("/")[2]
+            # An archival may have moved the instant into the history since the timeline was listed.
             stored = self.store.get(path)
             if stored is None and self.config.layout == 2:
                 archived = History(self.store, self.config.timeline_folder).metadata(instant)
@@ -144,9 +149,10 @@ class Timeline:
         return self._contents[instant]
 
     def view(self, *, whole: bool = False) -> TimelineView:
-        """What a snapshot needs. Reads the replacecommits, and no other commit; the ``whole`` one also the history.
+        """Return the view that a snapshot needs. Reads the replacecommits and no other commit; ``whole`` reads the history
+        too.
 
-        That is for past completion times: without it an archived commit is taken to have completed at once.
+        The history matters for past completion times: without it an archived commit counts as completed at its T.
         """
         replacements = []
         for instant in self.commits:
@@ -160,11 +166,11 @@ class Timeline:
         return TimelineView(completion, self.first_active, tuple(replacements), first, self.archived_files())
 
     def archived_files(self) -> ArchivedFiles | None:
-        """What is known of files older than the timeline; None for table version 6, which we never archive."""
+        """Return which files older than the timeline count; None for table version 6, which we never archive."""
         return None if self.config.layout == 1 else ArchivedFiles(self.store)
 
     def archived_by(self, *, requested: str | None = None, completed: str | None = None) -> tuple[Instant, ...]:
-        """The archived commits with T not after ``requested`` and C not after ``completed``, in order of completion."""
+        """Return the archived commits with T not after ``requested`` and C not after ``completed``, in order of completion."""
         return replace(self, completed=self._archived()).completed_by(requested=requested, completed=completed)
 
     def _archived(self) -> tuple[Instant, ...]:
@@ -201,8 +207,8 @@ def read_timeline(store: Store, config: TableConfig, *, tolerate_empty: bool = F
     for _ in range(_LOOKS):
         listed, empty = _listed(store, config, tolerate_empty=tolerate_empty)
         found = _without_archived(listed, store, config)
-        # An archival leaves the newest commit. Where none is left of those that were listed, or none was met, because what
-        # was there went and what came was passed already, later ones have landed since.
+        # An archival always leaves the newest commit. If no listed commit is left, or none was listed because the old ones
+        # went and the new ones sort before the point the listing had reached, later commits have completed: list again.
         if any(i.state == "completed" and i.action in COMMIT_ACTIONS for i in found) or not _has_history(store, config):
             break
     completed, pending = _by_state(found)
@@ -214,7 +220,7 @@ def _has_history(store: Store, config: TableConfig) -> bool:
 
 
 def _listed(store: Store, config: TableConfig, *, tolerate_empty: bool) -> tuple[list[Instant], list[Instant]]:
-    """All instants there are, and those of them that are empty."""
+    """Return all instants, and the empty commits among them."""
     found: list[Instant] = []
     empty: list[Instant] = []
     for entry in store.list(config.timeline_folder, sized=_is_completed):
@@ -235,19 +241,19 @@ def _listed(store: Store, config: TableConfig, *, tolerate_empty: bool) -> tuple
 
 
 def _is_completed(name: str) -> bool:
-    """Of the others nothing but the names is read, and there are two for each commit."""
+    """Return whether an instant's size is needed. Of the two pending files of each commit only the names are."""
     return not name.endswith((".requested", ".inflight"))
 
 
 def _without_archived(found: list[Instant], store: Store, config: TableConfig) -> list[Instant]:
-    """Those that are not in the history, which is read after they were listed.
+    """Return the instants that are not in the history, which is read after the listing.
 
-        t=0  an archiver has put instants 1 to 3 into the history, and takes 1 away
+        t=0  an archiver has put instants 1 to 3 into the history, and deletes 1
         t=1  the table is listed: 2 is met before it goes, and 3 is not, since it has gone
-        t=2  files of 3 would count for nothing, because 2 is the first active instant and nobody tells of 3
+        t=2  files of 3 would not count, because 2 is the first active instant and 3 is unknown
 
-    The same with one that its publisher put back late (`Publisher.publish`), and with a pending one whose put arrived again:
-    the files of its commit would not count, as they are not older than the first active instant.
+    The same holds for an instant that its publisher put back late (`Publisher.publish`), and for a pending one whose put
+    arrived twice: files of its commit would not count, as they are not older than the first active instant.
     """
     commits = [i.requested for i in found if _published(i.action) in COMMIT_ACTIONS]
     history = History(store, config.timeline_folder)
@@ -256,15 +262,15 @@ def _without_archived(found: list[Instant], store: Store, config: TableConfig) -
     first, last = min(commits), max(commits)
     try:
         archived = history.instants(first=first, last=last).values()
-    except CorruptTableError:  # which `check` names; nobody's rows depend on it
+    except CorruptTableError:  # `check` reports it; no rows depend on it
         return found
     gone = {(i.requested, i.action) for i in archived if i.requested >= first}
     return [i for i in found if (i.requested, _published(i.action)) not in gone]
 
 
 def has_archive(store: Store, config: TableConfig) -> bool:
-    """Whether there is, or may be, an archive of older instants."""
-    # Where it lies has changed with the versions; anything in one of these places is one.
+    """Return whether there is, or may be, an archive of older instants."""
+    # Its folder changed with the versions; anything in one of these is an archive.
     folders = [".hoodie/archived", f"{config.timeline_folder}/history"]
     if named := config.raw.get("hoodie.archivelog.folder"):
         folders.append(f".hoodie/{named}")
@@ -272,14 +278,14 @@ def has_archive(store: Store, config: TableConfig) -> bool:
 
 
 def _by_state(found: Iterable[Instant]) -> tuple[tuple[Instant, ...], tuple[Instant, ...]]:
-    """Completed instants, and pending ones that are not completed, each once."""
+    """Return completed instants, and pending ones that are not completed, each once."""
     instants = list(found)
     completed = [each for each in instants if each.state == "completed"]
     done = {(each.requested, each.action) for each in completed}
     pending: dict[tuple[str, str], Instant] = {}
     for each in instants:
         key = (each.requested, _published(each.action))
-        # Of one pending instant the inflight file is the later state.
+        # A pending instant has a requested and an inflight file; inflight is the later state.
         if each.state != "completed" and key not in done and (key not in pending or each.state == "inflight"):
             pending[key] = each
     return (

@@ -1,13 +1,13 @@
-"""A time as people give it, as the timeline spells it: one reading for every door that takes one. Pure.
+"""Times as users write them, converted to the timeline's form: one parser for every interface. Pure.
 
-    20261124093000123, 20261124093000          an instant; without milliseconds the start of its second
-    2026-11-24                                 the start of that day
-    2026-11-24 09:30, 2026-11-24T09:30:00.5    the start of what is left out
-    ...Z, ...+02:00                            of that zone; without one the timeline's, which is UTC in tables made here
-    datetime, date                             the same: a naive datetime is UTC, not the time zone of the machine
+    20261124093000123, 20261124093000       an instant; without milliseconds the start of its second
+    2026-11-24                              the start of that day
+    2026-11-24 09:30, 2026-11-24T09:30:00.5 the start of what is left out
+    ...Z, ...+02:00                         of that zone; without one the timeline's, which is UTC in tables made here
+    datetime, date                          the same: a naive datetime is UTC, not the time zone of the machine
 
 A date is its start, as for Delta's and Hudi's readers: ``as_of="2026-11-24"`` is the state before anything of that day.
-Anything else is refused. Times are compared as text, where "yesterday" is later than every commit and "2026-11-24" earlier.
+Anything else is refused: times are compared as text, where "yesterday" is later than every commit.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ FORMS = (
 
 
 def time_of(value: Time, what: str, *, utc: bool = True) -> str:
-    """The time in 17 digits.
+    """Return the time as 17 digits.
 
     Args:
         what: names the argument in messages.
-        utc: whether the timeline's times are UTC. Where they are local times of its writers (Hudi's default), nobody can
+        utc: True if the timeline's times are UTC. Where they are local times of its writers (Hudi's default), nobody can
             tell which of them is 09:30 of another zone: only instants and times without a zone can be compared with them.
 
     Raises:
@@ -56,7 +56,7 @@ def time_of(value: Time, what: str, *, utc: bool = True) -> str:
 
 
 def same_time(instant: str, given: str) -> bool:
-    """Whether an instant of the timeline, which may have 14 digits, is the time that `time_of` gave."""
+    """Return whether an instant of the timeline, which may have 14 digits, is the time that `time_of` returned."""
     return instant.ljust(17, "0") == given
 
 

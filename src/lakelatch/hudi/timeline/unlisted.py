@@ -1,12 +1,12 @@
-"""The files of partitions that nobody has asked for yet, listed when somebody does.
+"""Files of partitions that are listed only when they are asked for.
 
-A snapshot is of one moment, and a listing is of now. What has landed since the moment is left out by its completion time, and
-what belongs to it is still there: nothing that an open transaction sees is cleaned. A restore, which deletes younger files at
-once, is looked for after each listing:
+A snapshot is of one moment, and a listing is of now. Later commits are excluded by completion time, and the snapshot's own
+files still exist: nothing that an open transaction sees is cleaned. A restore deletes younger files at once, so it is checked
+for after each listing:
 
-    t=0  a transaction begins; T=5 has landed, in partitions p and q; the transaction lists p
-    t=1  a restore takes T=5 back, and deletes its files
-    t=2  the transaction lists q: older files show through. It must not work with them, though it could not land either
+    t=0  a transaction begins; T=5 is committed, in partitions p and q; the transaction lists p
+    t=1  a restore undoes T=5, and deletes its files
+    t=2  the transaction lists q: older files show through. It must not use them, though it could not commit either
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class ListedLater:
 
     Attributes:
         timeline: as it was listed; its store is asked.
-        view: of that timeline, and of the commits that have landed since. Successors share its completion times.
+        view: the view of that timeline and of the commits since. Successors share its completion times.
         completed: commits with a later C do not count.
-        refuse: called with that time after each listing; raises if a restore has landed after it.
+        refuse: called with that time after each listing; raises if a restore has committed since.
     """
 
     timeline: Timeline
@@ -40,24 +40,24 @@ class ListedLater:
 
     @classmethod
     def of(cls, timeline: Timeline, completed: str, refuse: Callable[[str], None]) -> ListedLater:
-        """Every partition, as of that completion time."""
+        """Return every partition, as of that completion time."""
         view = timeline.view()
         return cls(timeline, replace(view, completion=dict(view.completion)), completed, refuse)
 
     def slices_of(self, partition: str) -> Mapping[str, FileSlice]:
-        """See `Unlisted`. One request to list, and what ``refuse`` asks."""
+        """Implement `Unlisted`. One request to list, and those of ``refuse``."""
         return self._built(list_data_files(self.timeline.store, [partition])).get(partition, {})
 
     def all_slices(self) -> Mapping[str, Mapping[str, FileSlice]]:
-        """See `Unlisted`."""
+        """Implement `Unlisted`."""
         return self._built(list_data_files(self.timeline.store))
 
     def after_all(self, commits: Iterable[Landed]) -> Unlisted:
-        """See `Unlisted`. Nothing is read, and the work is that of the commits alone."""
+        """Implement `Unlisted`. Reads nothing; the work depends on the commits alone."""
         completion, replacements, last = self.view.completion, list(self.view.replacements), self.completed
         assert isinstance(completion, dict)
         for commit, requested, completed in commits:
-            completion[requested] = completed  # an earlier moment passes it over by its time
+            completion[requested] = completed  # an earlier moment ignores it because of its time
             last = max(last, completed)
             if replaced := commit.get("replaced"):
                 groups = tuple(FileGroupId(partition, each) for partition, ids in replaced.items() for each in ids)
