@@ -14,6 +14,8 @@ import pytest
 import lakelatch
 from lakelatch import Settings
 
+from ..servers.chromium import chromium
+
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
@@ -78,21 +80,63 @@ def test_the_picture_of_two_writers_is_that_of_its_script(tmp_path: Path) -> Non
     assert (ROOT / "docs/two-writers.svg").read_text() == drawn.read_text()
 
 
-def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
-    """Every page stands in its navigation, every link and anchor leads somewhere, every docstring fits its signature."""
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path / "site")]
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as ``make docs`` does: any warning ends it."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)]
     done = subprocess.run(
         command, cwd=ROOT, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    page = (tmp_path / "site/reference/table.html").read_text()
+    return folder
+
+
+def test_the_site_is_built_without_a_warning(site: Path) -> None:
+    """Every page stands in its navigation, every link and anchor leads somewhere, every docstring fits its signature."""
+    page = (site / "reference/table.html").read_text()
     for method in ("read", "transaction", "run", "change_settings"):
         assert f'id="lakelatch.Table.{method}"' in page
     anchors = set()
-    for written in (tmp_path / "site/reference").glob("*.html"):
+    for written in (site / "reference").glob("*.html"):
         anchors |= set(re.findall(r'id="(lakelatch[\w.]*)"', written.read_text()))
     public = {anchor.rpartition(".")[2] for anchor in anchors}
     assert not set(lakelatch.__all__) - public  # all of it is there, and nothing but it of the rooms
     assert {name.rpartition(".")[2] for name in anchors if name.startswith("lakelatch.occ.")} <= set(lakelatch.__all__)
-    loaded = re.findall(r'(?:src|href)="(https?://[^"]+\.(?:js|css|woff2?))"', page)
-    assert not loaded  # nothing comes from elsewhere
+
+
+def test_no_page_of_the_site_loads_anything_from_another_host(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 40
+    for page in pages:
+        written = page.read_text()
+        loaded = re.findall(r'<(?:script|img|iframe|source)\b[^>]*\bsrc="((?:https?:)?//[^"]+)"', written)
+        loaded += re.findall(r'<link\b[^>]*\bhref="((?:https?:)?//[^"]+)"', written)
+        assert not loaded, page.name
+
+
+def test_a_reference_page_opens_with_a_call_and_names_no_env(site: Path) -> None:
+    for name in ("table", "transaction", "spark", "locks"):
+        text = (site / f"reference/{name}.html").read_text()
+        above = text[text.index("<article") : text.index('class="doc doc-object')]
+        assert "<pre>" in above, name  # an example stands above the first signature
+        if name == "table":  # ``env``, which is for simulators, is none of the arguments of open, create and adopt
+            assert not re.findall(r">env<", text[: text.index('id="lakelatch.Table"')])
+
+
+def test_the_site_is_searched_from_a_folder_and_asks_no_host(site: Path) -> None:
+    asked: list[str] = []
+    wrong: list[str] = []
+    with chromium() as browser:
+        page = browser.new_page()
+        page.on("request", lambda each: asked.append(each.url))
+        page.on("console", lambda each: wrong.append(each.text) if each.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.goto((site / "index.html").as_uri())
+        assert page.locator(".md-tabs__item").all_inner_texts() == ["For users", "For maintainers"]
+        page.keyboard.press("/")
+        page.keyboard.type("heartbeat_timeout_s")
+        page.wait_for_selector(".md-search-result__item")
+    assert (site / "search/search_index.js").as_uri() in asked
+    assert not [url for url in asked if not url.startswith(("file:", "data:", "about:", "blob:"))]
+    assert not wrong

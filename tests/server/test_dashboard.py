@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,7 +16,7 @@ from lakelatch.server import Limits, Watched
 from lakelatch.server.ledger import Span
 from lakelatch.server.page import page as the_page
 
-from ..servers import missing
+from ..servers.chromium import chromium
 from .conftest import TOKEN, lose, rows, serving
 
 sync_api = pytest.importorskip("playwright.sync_api")
@@ -26,13 +25,8 @@ EVIL = '<img src=x onerror="window.harmed = 1"><script>window.harmed = 1</script
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if program is None:
-        missing("no chromium here; `make test` installs it")
-    with sync_api.sync_playwright() as play:
-        found = play.chromium.launch(executable_path=program, args=["--no-sandbox"])
+    with chromium() as found:
         yield found
-        found.close()
 
 
 @pytest.fixture
