@@ -259,9 +259,10 @@ class Attempt:
     @contextmanager
     def explaining(self, *faults: type[Exception]) -> Iterator[None]:
         """Around what reads and writes for the transaction: `explained` errors leave it; ``faults`` are those of an engine."""
+        caught: tuple[type[Exception], ...] = (LakeLatchError, OSError, *faults)
         try:
             yield
-        except (LakeLatchError, OSError, *faults) as e:
+        except caught as e:
             if (told := self.explained(e, *faults)) is not e:
                 raise told from e
             raise
