@@ -251,9 +251,10 @@ class Attempt:
     @contextmanager
     def explaining(self, *faults: type[Exception]) -> Iterator[None]:
         """Around what reads and writes for the transaction: `explained` errors leave it; ``faults`` are those of an engine."""
+        kinds: tuple[type[Exception], ...] = (LakeLatchError, OSError, *faults)
         try:
             yield
-        except (LakeLatchError, OSError, *faults) as e:
+        except kinds as e:
             if (told := self.explained(e, *faults)) is not e:
                 raise told from e
             raise
