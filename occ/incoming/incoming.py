@@ -333,16 +333,15 @@ def _readable(rows: Any) -> pa.Table | _Maker | _Stream:
         raise InputError(
             f"rows of Spark ({_name(kind)}) are written by Spark: open the table with `lakelatch.spark.open`; nothing was written"
         )
-    pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
     if isinstance(rows, pa.Table):
         return rows
     if isinstance(rows, pa.RecordBatchReader):
         return _read_once(rows, "the reader")
-    if pandas is not None and isinstance(rows, pandas.DataFrame):
+    if _is_a(rows, "pandas", "DataFrame"):
         return lambda known: _of_pandas(rows, known)
-    if polars is not None and isinstance(rows, polars.DataFrame | polars.LazyFrame):
-        return _of_polars(rows.lazy().collect(), polars)
-    if (duckdb := sys.modules.get("duckdb")) is not None and isinstance(rows, duckdb.DuckDBPyRelation):
+    if _is_a(rows, "polars", "DataFrame") or _is_a(rows, "polars", "LazyFrame"):
+        return _of_polars(rows.lazy().collect(), sys.modules["polars"])
+    if _is_a(rows, "duckdb", "DuckDBPyRelation"):
         _refuse_odd_types(rows)
     if isinstance(rows, list | tuple) and all(isinstance(each, pa.RecordBatch) for each in rows) and rows:
         return _understood(kind, lambda: pa.Table.from_batches(rows))
@@ -357,10 +356,13 @@ def _readable(rows: Any) -> pa.Table | _Maker | _Stream:
 
 def _in_memory(rows: Any) -> bool:
     """Whether an object with a stream has all of its rows in memory."""
-    polars = sys.modules.get("polars")
-    return isinstance(rows, pa.ChunkedArray) or (
-        polars is not None and isinstance(rows, polars.DataFrame | polars.Series)
-    )
+    return isinstance(rows, pa.ChunkedArray) or _is_a(rows, "polars", "DataFrame") or _is_a(rows, "polars", "Series")
+
+
+def _is_a(rows: Any, module: str, kind: str) -> bool:
+    """Whether they are of a class of a module that somebody has imported; another thread may be just about to."""
+    found = getattr(sys.modules.get(module), kind, None)
+    return found is not None and isinstance(rows, found)
 
 
 def _understood(kind: type, read: Callable[[], _T]) -> _T:

@@ -1,6 +1,16 @@
 """The commit log, the history of transactions: its entries, its state, and the publication of its commits on the timeline."""
 
 from .commit_log import EPOCH_SLOTS, CommitLog, Follower
+from .creation import (
+    CREATION,
+    Creation,
+    claim,
+    creation_of,
+    finish,
+    put_properties,
+    start_log,
+    strange_files,
+)
 from .epochs import (
     LOG,
     chain,
@@ -20,10 +30,12 @@ from .tail import Tail
 from .unknown_outcome import OutcomeGuard
 
 __all__ = [
+    "CREATION",
     "EPOCH_SLOTS",
     "FOLDER_KEEPER",
     "LOG",
     "CommitLog",
+    "Creation",
     "Follower",
     "LogState",
     "OutcomeGuard",
@@ -31,16 +43,22 @@ __all__ = [
     "Tail",
     "attach",
     "chain",
+    "claim",
     "commits_since",
+    "creation_of",
     "epochs",
     "files_of",
+    "finish",
     "first_slot",
     "is_epoch",
     "is_slot",
     "metadata_of",
     "plain_metadata_of",
+    "put_properties",
     "read_all",
     "read_epoch",
     "read_to_the_tear",
     "slot_path",
+    "start_log",
+    "strange_files",
 ]

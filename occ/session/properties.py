@@ -11,6 +11,7 @@ from ...hudi.files import not_hudi
 from ...hudi.table import STREAMS_KEY, TableConfig
 from ...storage import Outcome, Store
 from ...streams import IGNORE_DEFAULTS
+from ..log import CREATION, LOG
 
 PROPERTIES = ".hoodie/hoodie.properties"
 _TRIES = 5
@@ -21,13 +22,19 @@ def read_config(store: Store) -> bytes:
     """The bytes of ``hoodie.properties``.
 
     Raises:
-        TableNotFoundError: there is no table.
+        TableNotFoundError: there is no table, or not yet.
         CorruptTableError: there is a ``.hoodie`` folder without properties.
     """
     # A JVM writer replaces the file by delete and create, and leaves a copy meanwhile.
     stored = store.get(PROPERTIES) or store.get(PROPERTIES + ".backup")
     if stored is not None:
         return stored.body
+    if store.head(CREATION) is not None and not _has_begun(store):
+        raise TableNotFoundError(
+            f"{store.url} is not a table yet: its creation has begun, and its creator is still at it or has died. "
+            "lakelatch.create with the same arguments, or `lakelatch create`, finishes it",
+            table=store.url,
+        )
     try:
         with store.open(PROPERTIES):
             pass
@@ -42,6 +49,11 @@ def read_config(store: Store) -> bytes:
         )
     next_step = "Create one with lakelatch.create or `lakelatch create`"
     raise TableNotFoundError(not_hudi(store, f"there is no {PROPERTIES}", next_step), table=store.url)
+
+
+def _has_begun(store: Store) -> bool:
+    """Whether there was a table: its log begins after its properties."""
+    return bool(store.folders(LOG))
 
 
 def secure_streams(store: Store, env: Environment) -> None:

@@ -40,7 +40,17 @@ from ...storage import Store, is_far
 from ...tracing import step
 from ..entries import INLINE_BYTES, Commit, FileSizes, Settings, echo, undone_by
 from ..liveness import FailedWriteCleaner, HeartbeatSender, Leases, MarkerDesk, MarkerService, OwnRecord, Pruner
-from ..log import EPOCH_SLOTS, LOG, CommitLog, Follower, OutcomeGuard, Publisher, files_of, metadata_of
+from ..log import (
+    EPOCH_SLOTS,
+    LOG,
+    CommitLog,
+    Follower,
+    OutcomeGuard,
+    Publisher,
+    files_of,
+    finish,
+    metadata_of,
+)
 from .in_line import InLine
 from .memory import Contention, Reservations
 from .outcome import forgotten, listed_beside
@@ -91,7 +101,7 @@ class Session:
         self._properties: bytes | None = None
         self.config = self.read_config()
         self.config.refuse_opening()
-        self.writable = bool(store.folders(LOG))
+        self.writable = bool(store.folders(LOG)) or self._finish_creation()
         self.contention = Contention()
         self.priority, self.clock_is_right, self.inline_bytes = 0, False, INLINE_BYTES
         self.threads = _cores()
@@ -211,6 +221,14 @@ class Session:
         """
         self.read_config().refuse_writing()
         self._refuse_other_columns()
+
+    def _finish_creation(self) -> bool:
+        """Begin the log of a table whose creator did not come so far. False where the table has none for another reason."""
+        try:
+            return finish(self.store, self._properties)
+        except (StorageError, CorruptTableError) as e:  # who may not write reads an empty table
+            _log.info("%s: its creation was not finished: %s", self.url, e)
+            return False
 
     def read_config(self) -> TableConfig:
         """Read ``hoodie.properties``; parsed only when it has changed."""

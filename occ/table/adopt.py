@@ -36,9 +36,9 @@ from ..check import refuse_misplaced, refuse_other_keys
 from ..entries import Commit, Open
 from ..incoming import null_free
 from ..liveness import HEARTBEATS, HeartbeatObserver, instants_with_markers
-from ..log import LogState, Publisher, epochs, metadata_of, read_epoch
-from ..session import cold_view, prove, read_config
-from .create import next_generation, refuse_unknown_settings, refuse_unsafe, settings_for, start_log, with_floor
+from ..log import LogState, Publisher, epochs, finish, metadata_of, read_epoch, start_log
+from ..session import PROPERTIES, cold_view, prove, read_config
+from .create import first_entry, next_generation, refuse_unknown_settings, refuse_unsafe, settings_for, with_floor
 from .table import Table, store_of
 
 _log = logging.getLogger("lakelatch.adopt")
@@ -73,6 +73,8 @@ def adopt(
     """
     refuse_unknown_settings(adopt, settings)
     store = store_of(url, storage)
+    if (properties := store.body(PROPERTIES)) is not None:
+        finish(store, properties)  # of a table of ours whose creator has died, or is slow
     state, commits = _old_log(store)
     state.settings.refuse_older_versions(store.url)
     if settings.get("unique_constraints"):
@@ -123,7 +125,7 @@ def adopt(
         publisher = Publisher(store, env, config.timeline_folder)
         _publish(publisher, [c for c in commits if not _is_left_out(store, config, publisher, c, state)])
         publisher.secure()  # the new log cannot put back what a power cut takes away
-        start_log(store, env, wanted, top=_latest(store, config), batches=tuple(state.batches))
+        start_log(store, *first_entry(store, env, wanted, top=_latest(store, config), batches=tuple(state.batches)))
     return with_floor(Table(store, env=env, writer=writer))
 
 

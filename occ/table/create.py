@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import fields, replace
+from functools import wraps
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec
 
 from ...arguments import flag, instance, names, number, suggesting, text, unknown_argument
 from ...environment import SYSTEM, Environment
-from ...errors import ConfigError, InputError, StorageError
+from ...errors import ConfigError, InputError
 from ...hudi.files import not_hudi
-from ...hudi.table import COPY_ON_WRITE, MERGE_ON_READ, TableConfig
+from ...hudi.table import COPY_ON_WRITE, MERGE_ON_READ, TableConfig, from_avro
 from ...hudi.timeline import EARLIEST, refuse_clock
+from ...locks import shown
 from ...plain_text import visible
-from ...storage import Outcome, Store, put_secured, secured
+from ...storage import Store
 from ..entries import NO_LOCK, OWN_LOCK, Landed, Open, Settings, encode
-from ..log import FOLDER_KEEPER, LOG, is_epoch, slot_path
-from ..session import PROPERTIES, prove, settled
+from ..log import LOG, Creation, claim, creation_of, is_epoch, put_properties, start_log, strange_files
+from ..session import PROPERTIES, prove, read_config, settled
 from ..transaction import lay_floor
 from ..workspace import refuse_unique
 from .table import Table, store_of
@@ -26,10 +29,27 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+P = ParamSpec("P")
 _TYPES = {"copy_on_write": COPY_ON_WRITE, "merge_on_read": MERGE_ON_READ}
+_given: ContextVar[frozenset[str]] = ContextVar("arguments that were given", default=frozenset())
+
+
+def _notes_what_is_given(made: Callable[P, Table]) -> Callable[P, Table]:
+    """What is left out is as the table that is there; a default does not tell it from what was asked for."""
+
+    @wraps(made)
+    def noted(*args: P.args, **named: P.kwargs) -> Table:
+        token = _given.set(frozenset(named))
+        try:
+            return made(*args, **named)
+        finally:
+            _given.reset(token)
+
+    return noted
 
 
 @suggesting
+@_notes_what_is_given
 def create(
     url: str,
     *,
@@ -62,13 +82,15 @@ def create(
         table_version: 8 (Hudi 1.0 and later) or 9 (1.1 and later).
         type: ``copy_on_write`` writes a file group anew when its rows change; ``merge_on_read`` appends what has changed,
             which readers and compaction merge. Cheaper writes, dearer reads.
-        exist_ok: open the table when there is one already, unless it is another one than was asked for.
+        exist_ok: open the table when there is one already, unless it is another one than was asked for: all that is given here
+            is compared, columns too, which the table may have more of by now. A table that another creator has left half is
+            finished as that one wanted it.
         storage: options of the store, as of `lakelatch.open`.
         settings: fields of `Settings` (lock, buckets, lease_s, heartbeat_interval_s, ...), shared by all writers.
 
     Raises:
         InputError: there is a table already, or other files.
-        ConfigError: settings that cannot work, or others than those of the table that is there.
+        ConfigError: settings that cannot work; or a table is there that is another one, with each difference.
         UnsafeStoreError: the store's conditional writes are not atomic.
     """
     refuse_unknown_settings(create, settings)
@@ -89,58 +111,119 @@ def create(
         from ..staging import wanted_of
 
         wanted_of(wanted, schema, "insert")
-    if store.head(PROPERTIES) is not None:
-        if exist_ok:
-            return _as_asked(Table(store, env=env, writer=writer), config, {n: getattr(wanted, n) for n in settings})
-        raise InputError(
-            f"there is a table at {store.url} already; open it with lakelatch.open, or say `exist_ok=True`, which opens it "
-            "unless it is another one than was asked for",
-            table=store.url,
-        )
-    _refuse_strange_files(store)
-    refuse_clock(env.now(), EARLIEST, store.url, trusted=False)
-    refuse_unsafe(store)
-    prove(wanted.lock, store.url, env=env)
-    body = config.to_bytes()
-    put = store.put_if_absent(PROPERTIES, body)
-    if put.outcome is Outcome.UNKNOWN and store.body(PROPERTIES) == body:
-        put = secured(store, PROPERTIES)
-    if put.outcome is Outcome.LOST:
-        if exist_ok:
-            return _as_asked(Table(store, env=env, writer=writer), config, {n: getattr(wanted, n) for n in settings})
-        raise InputError(
-            f"somebody else has just made a table at {store.url}; open it with lakelatch.open, or say `exist_ok=True`",
-            table=store.url,
-        )
-    if put.outcome is Outcome.UNKNOWN:
-        raise StorageError(
-            f"no answer when {store.url} was made ({put.cause}); look whether it is there, then try again"
-        )
-    # The JVM lists the timeline's folder even when nothing was written yet, and fails when it is not there.
-    store.put_if_absent(f"{config.timeline_folder}/{FOLDER_KEEPER}", b"")
-    start_log(store, env, wanted, top=EARLIEST)
-    return with_floor(Table(store, env=env, writer=writer))
-
-
-def _as_asked(table: Table, wanted: TableConfig, settings: dict[str, Any]) -> Table:
-    """The table that is there. Raises `ConfigError` when it would take rows otherwise than the caller thinks."""
+    mine = _make(store, env, config, wanted)
+    table = Table(store, env=env, writer=writer)
+    if mine:
+        return with_floor(table)
     try:
-        for what in ("record_key_fields", "partition_fields", "ordered_by"):
-            there, asked = getattr(table.config, what), getattr(wanted, what)
-            named = "ordering_field" if what == "ordered_by" else what
-            if asked and there != asked:  # what was left out is as it is
-                raise ConfigError(
-                    f"{table.url} is there with {named}={there!r}, and {asked!r} was asked for; these never change. Make a "
-                    "table elsewhere, or open this one with lakelatch.open",
-                    table=table.url,
-                    setting=named,
-                )
-        if table.writable:
-            table.settings.refuse_others(table.url, **settings)
+        _refuse_another(table, exist_ok=exist_ok, differences=_differences(table, config, wanted, settings))
     except BaseException:
         table.close()
         raise
     return table
+
+
+def _make(store: Store, env: Environment, config: TableConfig, wanted: Settings) -> bool:
+    """There is a table after this. True: it was not there before, and is as this caller wants it (`Creation`)."""
+    if store.head(PROPERTIES) is not None:
+        return False
+    if (creation := creation_of(store)) is None:
+        try:
+            _refuse_strange_files(store)
+        except InputError:  # they may be those of somebody who makes the table at this moment
+            if store.head(PROPERTIES) is not None:
+                return False
+            if (creation := creation_of(store)) is None:
+                raise
+    mine = False
+    if creation is None:
+        refuse_clock(env.now(), EARLIEST, store.url, trusted=False)
+        refuse_unsafe(store)
+        prove(wanted.lock, store.url, env=env)
+        ours = Creation(config.to_bytes(), *first_entry(store, env, wanted, top=EARLIEST))
+        creation = claim(store, ours)
+        mine = creation == ours
+    elif store.folders(LOG):
+        read_config(store)  # the log comes after the properties, so these were lost, unless they have come meanwhile
+        return False
+    if not put_properties(store, creation):
+        return False
+    start_log(store, creation.epoch, creation.opening)
+    return mine
+
+
+_COMPARED = {
+    "record_key": "record_key_fields",
+    "partition_by": "partition_fields",
+    "ordering_field": "ordered_by",
+    "type": "table_type",
+    "table_version": "version",
+    "hive_style": "hive_style",
+    "name": "name",
+    "database": "database",
+}
+
+
+def _differences(
+    table: Table,
+    config: TableConfig,
+    wanted: Settings,
+    settings: Collection[str],
+) -> dict[str, tuple[Any, Any]]:
+    """What of all that was asked for the table is not: what it is, and what was asked for. What was left out is as it is."""
+    words = {each: word for word, each in _TYPES.items()}
+    found: dict[str, tuple[Any, Any]] = {}
+    for name, field in _COMPARED.items():
+        there, asked = getattr(table.config, field), getattr(config, field)
+        if name in _given.get() and there != asked and asked != ():
+            found[name] = (words.get(there, there), words.get(asked, asked))
+    for name in settings:
+        there = getattr(table.settings, name) if table.writable else "no commit log, so no settings"
+        if there != getattr(wanted, name):
+            found[name] = (there, getattr(wanted, name))
+    if "lock" in found:
+        found["lock"] = (shown(found["lock"][0]), shown(found["lock"][1]))
+    if config.create_schema is not None and config.create_schema != table.config.create_schema:
+        found |= _other_columns(table, from_avro(config.create_schema))
+    return found
+
+
+def _other_columns(table: Table, wanted: pa.Schema) -> dict[str, tuple[Any, Any]]:
+    """Columns that the table lacks, has by another type, or was made with. What was added or widened since is no difference."""
+    there, asked = _columns(table.schema()), _columns(wanted)
+    made = _columns(from_avro(table.config.create_schema)) if table.config.create_schema else {}
+    lacks = [name for name in asked if there.get(name) not in (asked[name], _WIDENED.get(asked[name], asked[name]))]
+    others = [*lacks, *(name for name in made if name not in asked)]
+    return {f"column {name}": (there.get(name, "not there"), asked.get(name, "left out")) for name in others}
+
+
+def _refuse_another(table: Table, *, exist_ok: bool, differences: Mapping[str, tuple[Any, Any]]) -> None:
+    """Raise `ConfigError` when the table would take rows otherwise than the caller thinks; `InputError` unless ``exist_ok``."""
+    others = "; ".join(
+        f"{name} is {there!r}, and {asked!r} was asked for" for name, (there, asked) in differences.items()
+    )
+    if not exist_ok:
+        raise InputError(
+            f"there is a table at {table.url} already{f', and it is another one: {others}' if others else ''}; open it with "
+            "lakelatch.open, or say exist_ok=True",
+            table=table.url,
+            differences=dict(differences),
+        )
+    if differences:
+        raise ConfigError(
+            f"{table.url} is there, and is another table than was asked for: {others}. Nothing was written. Make a table "
+            "elsewhere, open this one with lakelatch.open, or change its settings (`change_settings`) first",
+            table=table.url,
+            setting=next(iter(differences)),
+            differences=dict(differences),
+        )
+
+
+_WIDENED = {"int32": "int64"}
+
+
+def _columns(schema: pa.Schema | None) -> dict[str, str]:
+    return {field.name: f"{field.type}{'' if field.nullable else ' not null'}" for field in schema or ()}
 
 
 def with_floor(table: Table) -> Table:
@@ -160,21 +243,14 @@ def next_generation(settings: Settings, env: Environment, epoch: int = 0) -> Set
     return replace(settings, generation=max(settings.generation + 1, int(env.now() * 1000), epoch))
 
 
-def start_log(
+def first_entry(
     store: Store, env: Environment, settings: Settings, *, top: str, batches: tuple[Landed, ...] = ()
-) -> None:
-    """Open an epoch numbered from the time, so that it is newer than any before it, also than a deleted one."""
+) -> tuple[int, bytes]:
+    """A new epoch, numbered from the time, so that it is newer than any before it, also than a deleted one; and its opening."""
     epochs = [int(n) for n in store.folders(LOG) if is_epoch(n)]
     epoch = max([int(env.now() * 1000), *(e + 1 for e in epochs)])
-    body = encode(Open(top, 0, next_generation(settings, env, epoch), slot=1, batches=batches), epoch, 1, env.uuid())
-    path = slot_path(epoch, 1)
-    for _ in range(5):
-        put = put_secured(store, path, body)
-        if put.done:
-            return
-    raise StorageError(
-        f"no answer when the commit log of {store.url} was started ({put.cause}); run `lakelatch adopt` on it",
-        table=store.url,
+    return epoch, encode(
+        Open(top, 0, next_generation(settings, env, epoch), slot=1, batches=batches), epoch, 1, env.uuid()
     )
 
 
@@ -282,9 +358,8 @@ def _ordering(given: str | Sequence[str] | None, table_version: int) -> tuple[st
 
 
 def _refuse_strange_files(store: Store) -> None:
-    there = [e.name for e in store.list("")] + [f + "/" for f in store.folders("")]
-    if there:
-        why = f"it is not empty ({', '.join(sorted(there)[:3])}), and readers would take such files for data"
+    if there := strange_files(store):
+        why = f"it is not empty ({', '.join(there[:3])}), and readers would take such files for data"
         raise InputError(not_hudi(store, why, "Choose an empty folder"), table=store.url)
 
 

@@ -84,9 +84,11 @@ def create(
     ordering_field: Annotated[str, typer.Option(help="Column or columns (a,b) that say which row is newer.")] = "",
     schema: Annotated[str, typer.Option(metavar="FILE", help="Columns: of a Parquet file, or Avro as JSON.")] = "",
     name: Annotated[str, typer.Option(help="The table's name; the last part of URL otherwise.")] = "",
-    database: Annotated[str, typer.Option(help="The database it belongs to.")] = "default",
-    table_version: Annotated[int, typer.Option(help="Hudi table version, 8 or 9.")] = 8,
-    hive_style: Annotated[bool, typer.Option(help="Name partition folders column=value.")] = True,
+    database: Annotated[str | None, typer.Option(help="The database it belongs to, else 'default'.")] = None,
+    table_version: Annotated[int | None, typer.Option(help="Hudi table version, 8 or 9; 8 if left out.")] = None,
+    hive_style: Annotated[
+        bool | None, typer.Option(help="Name partition folders column=value, as when left out.")
+    ] = None,
     exist_ok: Annotated[bool, typer.Option("--exist-ok", help="No error when the table exists already.")] = False,
     lock: Annotated[str | None, typer.Option(help="Lock provider: a URL, 'table' or 'none://'.")] = None,
     option: HudiOption = None,

@@ -186,8 +186,8 @@ def test_a_value_of_the_wrong_type_or_range_is_refused_and_nothing_is_written(ma
 @pytest.mark.parametrize(
     ("asked", "named"),
     [
-        ({"record_key": "v"}, "record_key_fields"),
-        ({"partition_by": "v"}, "partition_fields"),
+        ({"record_key": "v"}, "record_key"),
+        ({"partition_by": "v"}, "partition_by"),
         ({"ordering_field": "v"}, "ordering_field"),
         ({"bucket_count": 8}, "bucket_count"),
         ({"isolation": "serializable"}, "isolation"),
