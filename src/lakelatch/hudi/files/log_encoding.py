@@ -158,6 +158,7 @@ def delete_block(
     pieces = [
         _text(key) + _text(partition) + (natural if value is None else write(value)) for key, partition, value in keys
     ]
+    # An Avro array is a block of items behind their count, and an empty block at the end.
     listed = _long(len(pieces)) + b"".join(pieces) + _long(0) if pieces else _long(0)
     return _block(DELETE, _header(instant, schema, merged), struct.pack(">ii", 3, len(listed)) + listed)
 

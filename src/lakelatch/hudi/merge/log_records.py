@@ -355,6 +355,7 @@ class _Changes:
     def _are_whole(self, rows: pa.Table) -> bool:
         """Return whether these rows hold no delete, and their keys and ordering values compare in Arrow as in Python."""
         keys = rows.column(RECORD_KEY)
+        # A delete mark, or a value that Python and Arrow order differently (null, NaN), needs the slow path.
         if _IS_DELETED in rows.column_names or keys.type != pa.string() or keys.null_count:
             return False
         if not self._ordering:
@@ -454,6 +455,7 @@ class _Changes:
             )
 
     def _wins(self, new: Any, old: Any) -> bool:
+        # A delete of all earlier versions always applies, and a row that follows it always wins.
         if not self._ordering or new is NATURAL or old is NATURAL or old is None:
             return True
         if len(self._ordering) == 1:
@@ -474,6 +476,8 @@ class _Changes:
         tables = alike([*([base] if base is not None else []), *logged])
         written = pa.concat_tables(tables[-len(self._rows) :] if self._rows else [tables[0].slice(0, 0)])
         old = tables[0] if base is not None else written.slice(0, 0)
+        # Deletes act on the base file's rows first. Rows that log files set after a delete are in `_newest`, and are merged
+        # below.
         old = remove_where(old, self._taken(old)).rows
         if self._whole:
             rows = written.take(pa.array(self._newest_whole()))

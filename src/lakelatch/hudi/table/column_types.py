@@ -150,6 +150,7 @@ def fields_inside(kind: pa.DataType, where: str) -> Iterator[tuple[str, pa.Field
         inside = [(each.name, each) for each in map(kind.field, range(kind.num_fields))]
     elif types.is_map(kind):
         inside = [
+            # Arrow's map keys are never nullable, which is nothing that the user declared.
             ("key", kind.key_field.with_name("key").with_nullable(True)),
             ("value", kind.item_field.with_name("value")),
         ]

@@ -126,6 +126,7 @@ def note_archived_files(
             if store.secure(NOTED).done:
                 return
             continue
+        # Commits archived since the last note, and those that are about to be.
         landed = {*going, *(each.requested for each in history.instants(first=last.before, last=before).values())}
         body = _next(last, before, landed, files).to_bytes()
         if stored is None:
