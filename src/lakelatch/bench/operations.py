@@ -117,6 +117,7 @@ def read_operations(paths: Iterable[Path], *, start: float) -> list[Operation]:
 
 
 def _of_file(path: Path) -> Iterator[Operation]:
+    # An operation has two lines, or only the first if its writer was killed in between.
     found: dict[str, dict[str, Any]] = {}
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:

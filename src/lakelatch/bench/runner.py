@@ -164,6 +164,7 @@ def contenders(
         try:
             system = load(adapter)
         except ConfigError as e:
+            # A peer that is not installed is skipped; an unknown name is the caller's mistake.
             if "missing" not in e.details:
                 raise
             skipped.append(f"skipped {adapter}: {e}")
@@ -341,6 +342,7 @@ class _Run:
         """Return figures of the operations so far, without judging the table."""
         if self._crew is None or not self._crew.start:
             return {}
+        # The rate of an interrupted run is over the time that it had.
         self._seconds = min(self._seconds, max(time.monotonic() - self._crew.start, 0.001)) if self._seconds else 0.0
         (self._folder / "run.json").write_text(
             json.dumps(self.facts | {"start": self._crew.start, "partial": True}, default=str)

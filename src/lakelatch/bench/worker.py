@@ -65,6 +65,7 @@ class Strike:
         self._number = number
         self._armed.set()
         if not self._at_grant:
+            # No grant was observed, so strike at a random moment of an operation's usual duration.
             self._timer = threading.Timer(self._chance.random() * self._took_s, self._hit)
             self._timer.start()
 
@@ -83,6 +84,7 @@ class Strike:
     def _hit(self) -> None:
         if self._fault is not None and self._armed.is_set():
             self._armed.clear()
+            # Reported first, because a killed process reports nothing.
             say("strikes", kind=self._fault.kind, number=self._number, pause_s=self._fault.pause_s)
             os.kill(os.getpid(), signal.SIGKILL if self._fault.kind == "kill" else signal.SIGSTOP)
 

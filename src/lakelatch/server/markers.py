@@ -113,6 +113,7 @@ class MarkerBook:
                 f"{self._waiting:,} markers wait to be written; ask again in a second, or put them directly"
             )
         for name in fresh:
+            # A name that is already on its way is waited for, not written twice.
             batch = txn.waiting.get(name)
             if batch is None:
                 if txn.next is None:
@@ -141,6 +142,7 @@ class MarkerBook:
         txn = self._known.setdefault(instant, _Transaction(instant))
         self._known.move_to_end(instant)
         async with txn.reading:
+            # One request reads the lists; others of the transaction wait for it and use the result.
             if not txn.read:
                 try:
                     txn.lists, txn.typed = await self._in_thread(partial(self._read, txn.folder, instant))

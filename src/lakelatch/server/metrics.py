@@ -54,6 +54,7 @@ class _Tables:
                 _gauge(gauges, table)
                 up = not table.error
             except LakeLatchError as e:
+                # One failing table must not hide the metrics of the others.
                 _log.warning("metrics of table %s are not complete: %s", table.name, e)
                 up = False
             gauges["lakelatch_table_up"].add_metric([table.name], up)

@@ -56,6 +56,7 @@ class Address:
         try:
             family, kind, protocol, _, address = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
             bound = socket.socket(family, kind, protocol)
+            # A restarted server takes its port again while old connections are still closing.
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(address)
         except (OSError, OverflowError) as e:

@@ -248,6 +248,7 @@ def _decimal(value: Decimal) -> bytes:
     return _octets(number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True))
 
 
+# The test for a type, its branch in Hudi's union of ordering values, and its encoder.
 _ORDERED: tuple[tuple[Callable[[pa.DataType], bool], int, Callable[[Any], bytes]], ...] = (
     (pa.types.is_boolean, 1, lambda value: bytes([value])),
     (pa.types.is_int32, 2, _long),

@@ -200,6 +200,7 @@ def _commits_of(store: Store, logs: Sequence[LogFile], *, strict: bool) -> dict[
     """
     files: dict[str, list[LogFile]] = {}
     for log in logs:
+        # In version 6 several commits write into one file, so no file can be skipped.
         if log.among is not None:
             return _all_commits_of(store, logs, strict=strict)
         files.setdefault(log.instant, []).append(log)
@@ -217,6 +218,7 @@ def _commits_of(store: Store, logs: Sequence[LogFile], *, strict: bool) -> dict[
         if kept := [block for block in blocks if block.instant == instant]:
             found[instant] = kept
             named.update(kept[0].merged or ())
+    # What a skipped log compaction names in turn matters only for an older commit that nobody names. Then all files are read.
     unread = max((instant for instant, blocks in found.items() if not blocks), default="")
     if any(blocks and blocks[0].merged is None and instant < unread for instant, blocks in found.items()):
         return _all_commits_of(store, logs, strict=strict)
@@ -262,6 +264,7 @@ def _places(commits: Mapping[str, Sequence[Block]]) -> list[str]:
     """
     merged_into: dict[str, str] = {}
     kept: dict[str, None] = {}
+    # From the newest: a log compaction is met before the commits that it names.
     for instant in reversed([*commits]):
         now = merged_into.get(instant, instant)
         blocks = commits[instant]
@@ -523,6 +526,8 @@ class _Changes:
                 yield old.num_rows + (change.place or 0), change
                 continue
             place, value = there[key]
+            # Either the row and all of its updates are newer than the base file's row, or none is: in between readers
+            # disagree.
             steps = [ordering for ordering, _ in change.updates] + ([change.first] if change.whole else [])
             newer = [self._wins(ordering, value) for ordering in steps]
             if all(newer):

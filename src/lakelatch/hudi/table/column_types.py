@@ -327,6 +327,7 @@ def _plain(kind: pa.DataType, where: str) -> pa.DataType:
             return plain
     if types.is_dictionary(kind):
         return _plain(kind.value_type, where)
+    # No reader has decimals of more than 38 digits.
     if types.is_decimal(kind) and kind.precision <= 38 and 0 <= kind.scale <= kind.precision:
         return pa.decimal128(kind.precision, kind.scale)
     if types.is_timestamp(kind) and kind.tz is not None:
@@ -380,6 +381,7 @@ def python_value(value: pa.Scalar) -> Any:
     try:
         return value.as_py()
     except (ValueError, OverflowError):
+        # One value out of Python's range fails the whole struct or list, so go inside and convert the others.
         match value:
             case pa.StructScalar():
                 return {name: python_value(each) for name, each in value.items()}
