@@ -24,7 +24,7 @@ _LEAD_S = 0.1  # from the signal to the start
 
 
 class RunFailedError(LakeLatchError):
-    """A run did not finish: a writer crashed or hung."""
+    """A run that did not finish: a writer crashed or hung."""
 
 
 class Member:

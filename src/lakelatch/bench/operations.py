@@ -83,7 +83,7 @@ _AT_END = ("name", "ended", "outcome", "reason", "commit", "saw", "tries", "hold
 
 
 class Recorder:
-    """Writes one writer's operations; each line reaches the system before the next step."""
+    """The file of one writer's operations; each line reaches the system before the next step."""
 
     def __init__(self, path: Path) -> None:
         self._out: TextIO = path.open("a", buffering=1, encoding="utf-8")

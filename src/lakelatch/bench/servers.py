@@ -188,7 +188,7 @@ def missing(name: str) -> str:
 
 
 class Outages:
-    """Kills a server after it has served for some seconds, starts it again a moment later, and repeats.
+    """Repeated outages of a server: it is killed after it has served for some seconds, and started again a moment later.
 
     Attributes:
         begun: the times of the outages, in seconds of the run.

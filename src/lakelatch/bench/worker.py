@@ -90,7 +90,7 @@ class Strike:
 
 
 class WriterNote:
-    """Records the steps of a session in one operation."""
+    """The record of a session's steps in one operation."""
 
     def __init__(self, operation: Operation, think_s: float, strike: Strike, shared: memoryview | None) -> None:
         self.operation, self._think_s, self._strike, self._shared = operation, think_s, strike, shared
@@ -153,7 +153,7 @@ class WriterNote:
 
 
 class LockWatch:
-    """Records for each operation when the lock was requested, granted and released."""
+    """An observer that records for each operation when the lock was requested, granted and released."""
 
     def __init__(self) -> None:
         self._here = threading.local()

@@ -20,7 +20,7 @@ VALUES = 8  # distinct values of appended rows; a delete removes the rows of one
 
 
 class Note(Protocol):
-    """Receives the steps of a session in one operation."""
+    """The receiver of a session's steps in one operation."""
 
     def attempt(self) -> None:
         """Record that another attempt begins; the one before has lost."""
@@ -93,7 +93,7 @@ class Session(Protocol):
 
 
 class Aborted(Exception):
-    """Nothing of the operation is committed; another writer was in the way.
+    """An operation of which nothing is committed; another writer was in the way.
 
     Attributes:
         reason: a few words, constant for each cause.

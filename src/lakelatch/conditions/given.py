@@ -127,7 +127,7 @@ def _no_form(expression: Any, what: str) -> InputError:
 
 
 class _Stored:
-    """Parses the pickled form of a pyarrow expression: words in tree order, values in a batch of one row.
+    """A parser of the pickled form of a pyarrow expression: words in tree order, values in a batch of one row.
 
     Source: ``Serialize`` in Arrow C++ ``compute/expression.cc``.
     """

@@ -1,5 +1,4 @@
-"""Parses SQL text into a condition. sqlglot reads Spark's grammar; syntax without a node in `tree` is refused at its
-position.
+"""The parser of SQL text. sqlglot reads Spark's grammar; syntax without a node in `tree` is refused at its position.
 
 The parser is sqlglot, not DuckDB or Substrait, because it knows Spark's literals, quotes and precedence, reports the position
 of each name, and is pure Python without dependencies. DuckDB parses its own dialect (a double quote begins a name there) and
@@ -167,7 +166,7 @@ def _syntax(text: str, error: Any) -> InputError:
 
 
 class _Reader:
-    """Translates sqlglot's tree into nodes of `tree`."""
+    """A translator of sqlglot's tree into nodes of `tree`."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -18,7 +18,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class Access:
-    """Checks each request's token, in a time that does not depend on how much of it is right.
+    """The check of each request's token, in a time that does not depend on how much of it is right.
 
     A program sends ``Authorization: Bearer TOKEN``. A browser is opened once with ``/?token=TOKEN`` and gets a cookie
     that does not reveal the token and allows reading only. A writer's tasks have a ticket, which allows them to announce

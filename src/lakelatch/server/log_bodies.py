@@ -19,7 +19,7 @@ _THREADS, _AHEAD = 16, 256
 
 
 class LogBodies:
-    """Reads entries of one log. For one thread, except `entries`."""
+    """A reader of one log's entries. For one thread, except `entries`."""
 
     def __init__(self, store: Store, *, kept_bytes: int = 64 << 20) -> None:
         self._store, self._kept_bytes = store, kept_bytes

@@ -1,5 +1,5 @@
-"""Takes the markers of one table's transactions: many requests become few writes of lists, and a request is answered only
-once its markers are stored.
+"""Markers of one table's transactions, written in batches: many requests become few writes of lists, and a request is
+answered only once its markers are stored.
 
     request    its names join the batch of their transaction
     interval   a batch goes to the next list that is not being written; the first one after a quiet while goes at once

@@ -36,7 +36,7 @@ def exposition(tables: Sequence[Watched]) -> tuple[bytes, str]:
 
 
 class _Tables:
-    """Reads each table's state when metrics are scraped."""
+    """A collector that reads each table's state when metrics are scraped."""
 
     def __init__(self, tables: Sequence[Watched]) -> None:
         self._tables = tables

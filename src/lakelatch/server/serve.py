@@ -1,4 +1,4 @@
-"""Runs the application on a socket: on loopback by default, with TLS elsewhere, and with bounded patience for clients."""
+"""The server process: a socket on loopback by default, TLS elsewhere, and bounded patience for clients."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _is_loopback(host: str) -> bool:
 
 
 class Server(uvicorn.Server):
-    """Serves one application until SIGINT or SIGTERM; then it answers open requests and ends.
+    """A server of one application until SIGINT or SIGTERM; then it answers open requests and ends.
 
     Args:
         listening: called with the URL once requests are accepted.

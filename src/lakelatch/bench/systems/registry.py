@@ -1,4 +1,4 @@
-"""Finds adapters: built-in ones, then entry points of the group ``lakelatch.bench_peers``, then ``module:name``."""
+"""The search for adapters: built-in ones, then entry points of the group ``lakelatch.bench_peers``, then ``module:name``."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def _python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 class _KeyTwiceError(Exception):
-    """A map has a key twice; a dict would lose one of the values."""
+    """A key that is twice in a map; a dict would lose one of its values."""
 
 
 def _with_dicts(kind: pa.DataType) -> Callable[[Any], Any] | None:

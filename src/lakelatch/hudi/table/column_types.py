@@ -79,12 +79,12 @@ def declared(schema: pa.Schema) -> pa.Schema:
 
 
 def required_columns(schema: pa.Schema) -> tuple[str, ...]:
-    """The columns that are not nullable."""
+    """Return the columns that are not nullable."""
     return tuple(field.name for field in schema if not field.nullable and field.name not in META_COLUMNS)
 
 
 def with_required(schema: pa.Schema, required: Container[str]) -> pa.Schema:
-    """The schema, with these columns not nullable."""
+    """Return the schema with these columns not nullable."""
     import pyarrow as pa
 
     return pa.schema([field.with_nullable(field.nullable and field.name not in required) for field in schema])
