@@ -1,4 +1,4 @@
-"""Pairs the file groups that two write sets share, by file id or by bucket.
+"""Pairs of file groups that two write sets share, by file id or by bucket.
 
 The index is built once for the committing transaction, and only if a candidate needs it. It is asked once per candidate, so
 one question may cost no more than one step for each of the candidate's groups.

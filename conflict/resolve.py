@@ -1,4 +1,4 @@
-"""Decides whether a transaction may still commit.
+"""The decision whether a transaction may still commit.
 
 Each check is a function; `_AGAINST_LANDED` and `_AGAINST_PENDING` list them in order.
 """

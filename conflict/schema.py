@@ -1,4 +1,4 @@
-"""Settles the schema of a table after two writers.
+"""The schema of a table after two writers.
 
 Pure: schemas are texts, and only compared for equality.
 """

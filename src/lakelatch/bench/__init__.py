@@ -1,4 +1,4 @@
-"""The contention lab: how locks, strategies and other systems fare with given writers on a given store (docs/bench.md)."""
+"""The contention lab: compares locks, strategies and other systems with given writers on a given store (docs/bench.md)."""
 
 from .results import Cell, Results, Spread, read
 from .runner import Contender, Plan, Progress, contenders, measure

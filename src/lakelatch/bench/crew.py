@@ -1,4 +1,4 @@
-"""The processes of one run: started, released at one moment, replaced when a fault has killed one, and ended. Only ours."""
+"""The processes of one run: started, released at one moment, replaced when a fault has killed one, and ended."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LEAD_S = 0.1  # from the signal to the start
 
 
 class RunFailedError(LakeLatchError):
-    """A run did not come to its end: a writer crashed or hung."""
+    """A run that did not finish: a writer crashed or hung."""
 
 
 class Member:
@@ -61,7 +61,7 @@ class Member:
     def tell(self, facts: dict[str, Any]) -> None:
         """Send a line."""
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # its end says how
+        with suppress(BrokenPipeError):  # it has ended, and its exit is reported by `_listen`
             self._process.stdin.write(json.dumps(facts) + "\n")
             self._process.stdin.flush()
 
@@ -71,7 +71,7 @@ class Member:
             self._process.send_signal(signal.SIGCONT)
 
     def last_words(self) -> str:
-        """The end of what it printed to standard error."""
+        """Return the end of what it printed to standard error."""
         return self._errors.read_text(errors="replace").strip()[-600:]
 
     def end(self) -> None:
@@ -90,8 +90,8 @@ class Crew:
 
     Attributes:
         start: the moment at which they began, monotonic seconds; 0 before.
-        done: what each that ended well has told.
-        strikes: faults that befell them, with ``at`` in seconds since the start.
+        done: the final event of each process that ended normally.
+        strikes: injected faults, with ``at`` in seconds since the start.
     """
 
     def __init__(self, jobs: list[dict[str, Any]], folder: Path, tell: Callable[[Crew], None]) -> None:
@@ -105,16 +105,17 @@ class Crew:
         self.strikes: list[dict[str, Any]] = []
 
     def perform(self, seconds: float) -> None:
-        """Start all, let them work, wait for their end.
+        """Start all processes, let them work, and wait for their end.
 
         Raises:
-            RunFailedError: a process crashed, or did not end in time. All are gone then.
+            RunFailedError: a process crashed, or did not end in time. All are ended then.
         """
         refuse_too_many(len(self._jobs))
         try:
             for job in self._jobs:
                 self._add(job)
             self._await_ready()
+            # A moment ahead, so that every process has received the signal before it starts.
             self.start = time.monotonic() + _LEAD_S
             for member in self._members:
                 member.tell({"start": self.start})
@@ -147,7 +148,7 @@ class Crew:
             self._next(give_up, "come to their end")
 
     def _next(self, give_up: float, what: str) -> tuple[Member, dict[str, Any]]:
-        """The next event, with what it asks for done."""
+        """Handle and return the next event."""
         while True:
             self._tell(self)
             now = time.monotonic()
@@ -180,6 +181,7 @@ class Crew:
                 raise RunFailedError(f"writer {member.job['writers'][0][0]} crashed: {event['error']}")
             case "ended":
                 self._running.discard(member)
+                # A process killed by a fault of the scenario ends early on purpose.
                 if member.done is None and member.job.get("killed") is None:
                     raise RunFailedError(
                         f"writer {member.job['writers'][0][0]} ended with code {event['code']} before its work was done: "
@@ -187,7 +189,7 @@ class Crew:
                     )
 
     def _replace(self, member: Member, number: int) -> None:
-        """Another process goes on where one was killed."""
+        """Start another process in place of a killed one."""
         member.job["killed"] = True
         job = {name: value for name, value in member.job.items() if name != "killed"}
         successor = self._add(job | {"generation": job["generation"] + 1, "first": number + 1})
@@ -195,7 +197,7 @@ class Crew:
 
 
 def refuse_too_many(processes: int) -> None:
-    """Raise `ConfigError` where this process may not open as many files as it needs."""
+    """Raise `ConfigError` if this process may not open as many files as it needs."""
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     there = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 32
     needed = there + _HANDLES * processes

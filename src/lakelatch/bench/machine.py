@@ -1,4 +1,4 @@
-"""Where figures were taken: they belong to this machine and these versions."""
+"""The machine and versions on which figures were taken: figures are comparable only there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def facts(packages: Iterable[str], others: Mapping[str, str]) -> dict[str, Any]:
-    """CPU, memory, kernel, Python, versions of packages and of ``others`` that are no packages, and the load before."""
+    """Return CPU, memory, kernel, Python, load, and versions of packages and of ``others``, which are no packages."""
     return {
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory_mib": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20,
@@ -27,7 +27,7 @@ def facts(packages: Iterable[str], others: Mapping[str, str]) -> dict[str, Any]:
 
 
 def load() -> float:
-    """Processes that want to run, over the last minute."""
+    """Return the number of runnable processes, averaged over the last minute."""
     return round(os.getloadavg()[0], 2)
 
 

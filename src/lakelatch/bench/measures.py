@@ -1,4 +1,4 @@
-"""What the operations of a run say in figures."""
+"""Figures computed from the operations of a run."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _LATE_S = 0.005
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Nearest rank; 0 of no values."""
+    """Return the nearest rank; 0 for no values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 
 def figures(operations: list[Operation], seconds: float) -> dict[str, Any]:
-    """Everything that is told of one run.
+    """Return all figures of one run.
 
     Args:
         operations: with times since the start.
-        seconds: how long it went on; 0: by number of operations, to the end of the last one.
+        seconds: its duration; 0: until the last operation ended.
     """
     counted = [each for each in operations if not each.warm]
     elapsed = seconds or max((each.ended for each in counted), default=0.0) or 1e-9
-    # What ended later was part of the load, but not of the rate.
+    # Operations that ended later were part of the load, but do not count for the rate.
     done = [each for each in counted if each.outcome == DONE and each.ended <= elapsed]
     waits = [hold.granted - hold.asked for each in counted for hold in each.holds]
     held = [hold.released - hold.granted for each in counted for hold in each.holds if hold.released is not None]
@@ -72,12 +72,12 @@ def _few(reason: str) -> str:
 
 
 def spread(seconds: Sequence[float]) -> dict[str, float]:
-    """Percentiles in milliseconds, by name."""
+    """Return percentiles in milliseconds, by name."""
     return {f"p{share * 100:g}" if share < 1 else "max": _ms(percentile(seconds, share)) for share in SHARES}
 
 
 def curve(seconds: Sequence[float]) -> list[float]:
-    """Milliseconds at each share of `CURVE`; empty for no values."""
+    """Return milliseconds at each share of `CURVE`; [] for no values."""
     return [_ms(percentile(seconds, share)) for share in CURVE] if seconds else []
 
 
@@ -86,10 +86,10 @@ def _ms(seconds: float) -> float:
 
 
 def _held_within(operations: list[Operation], elapsed: float) -> float:
-    """Seconds of the run in which anybody held the lock.
+    """Return the seconds of the run in which any writer held the lock.
 
-    A holder notes that it has given the lock back when the answer has come. By then the next one may hold it, so that the two
-    notes overlap: the time of both counts once.
+    A holder records the release when the answer arrives. By then the next one may hold the lock, so the two records overlap;
+    the common time counts once.
     """
     holds = [(hold.granted, hold.released) for each in operations for hold in each.holds if hold.released is not None]
     held, until = 0.0, 0.0
@@ -101,13 +101,13 @@ def _held_within(operations: list[Operation], elapsed: float) -> float:
 
 
 def _silence(done: list[Operation], elapsed: float) -> float:
-    """The longest time in which nobody's operation ended."""
+    """Return the longest time in which no operation ended."""
     ends = sorted({0.0, elapsed, *(each.ended for each in done)})
     return max((b - a for a, b in pairwise(ends)), default=0.0)
 
 
 def _fairness(by_role: dict[str, list[Operation]]) -> dict[str, Any]:
-    """Operations of the slowest and the fastest writer of the role that has most writers."""
+    """Return operations of the slowest and the fastest writer of the role with most writers."""
     most: dict[int, int] = {}
     for them in by_role.values():
         count = {each.writer: 0 for each in them}
@@ -136,5 +136,5 @@ def _of_role(operations: list[Operation], elapsed: float) -> dict[str, Any]:
 
 
 def middle(values: Sequence[float]) -> tuple[float, float, float]:
-    """Median, least and greatest."""
+    """Return median, least and greatest."""
     return (median(values), min(values), max(values)) if values else (0.0, 0.0, 0.0)

@@ -1,8 +1,8 @@
-"""What a writer records of each operation, as lines of JSON in a file of its own.
+"""The record of a writer's operations, as lines of JSON in a file of its own.
 
-A first line says that an operation begins, before anything is written, a second one how it ended. So of a writer that was
-killed the last operation has no end: its outcome is `UNKNOWN`. Times are seconds since the start of the run, on the clock that
-all processes of one machine share (`time.monotonic`).
+One line says that an operation begins, before anything is written, a second one how it ended. So the last operation of a
+killed writer has no end: its outcome is `UNKNOWN`. Times are seconds since the start of the run, on the clock that all
+processes of one machine share (`time.monotonic`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Try:
 
     Attributes:
         began, ended: seconds.
-        reason: why it lost; "" if it landed.
-        winner: the commit that it lost against, as its system names commits; "" where the system does not say.
+        reason: why it lost; "" if it committed.
+        winner: the system's name of the commit that it lost against; "" if the system does not report it.
     """
 
     began: float
@@ -34,7 +34,7 @@ class Try:
 
 @dataclass(slots=True)
 class Hold:
-    """The lock, once: when it was asked for, granted and given back."""
+    """One use of the lock: the times of request, grant and release."""
 
     asked: float
     granted: float
@@ -43,18 +43,18 @@ class Hold:
 
 @dataclass(slots=True)
 class Operation:
-    """What one writer did once.
+    """One operation of one writer.
 
     Attributes:
         name: unique in the run; the rows carry it in their column ``by``.
-        writer, role: who.
-        work: what, a name of `works.WORKS`.
-        intended: when it should have begun; before that in a closed loop as soon as the one before has ended.
-        parts, keys, value, rows: where and what it writes; what the oracle needs.
-        warm: before the start; counts for the oracle and for no figure.
-        outcome: `DONE`, `ABORTED` (nothing landed), `UNKNOWN`, `FAILED` (refused for another reason than a conflict).
-        commit: how its system names the commit.
-        saw: of rows that it read and changed, by key: the operation that had written them.
+        writer, role: the writer and its role.
+        work: a name of `works.WORKS`.
+        intended: when it should have begun; in a closed loop the end of the operation before.
+        parts, keys, value, rows: what it writes, for the oracle.
+        warm: True if before the start; counts for the oracle but not for figures.
+        outcome: `DONE`, `ABORTED` (nothing committed), `UNKNOWN`, `FAILED` (refused for another reason than a conflict).
+        commit: the system's name of the commit.
+        saw: for rows that it read and changed, key -> the operation that had written them.
         tries, holds: attempts, and the lock.
     """
 
@@ -83,17 +83,17 @@ _AT_END = ("name", "ended", "outcome", "reason", "commit", "saw", "tries", "hold
 
 
 class Recorder:
-    """Writes one writer's operations; each line reaches the system before the next step."""
+    """The file of one writer's operations; each line reaches the system before the next step."""
 
     def __init__(self, path: Path) -> None:
         self._out: TextIO = path.open("a", buffering=1, encoding="utf-8")
 
     def begins(self, operation: Operation) -> None:
-        """Note an operation of which nothing is written yet."""
+        """Record an operation of which nothing is written yet."""
         self._line(operation, _AT_BEGIN)
 
     def ends(self, operation: Operation) -> None:
-        """Note how it ended."""
+        """Record how it ended."""
         self._line(operation, _AT_END)
 
     def _line(self, operation: Operation, names: tuple[str, ...]) -> None:
@@ -108,7 +108,7 @@ class Recorder:
 
 
 def read_operations(paths: Iterable[Path], *, start: float) -> list[Operation]:
-    """All operations of some writers, by their beginning, with times since ``start``.
+    """Return all operations of some writers, by their beginning, with times since ``start``.
 
     A line that a kill has cut off counts as not written.
     """
@@ -117,6 +117,7 @@ def read_operations(paths: Iterable[Path], *, start: float) -> list[Operation]:
 
 
 def _of_file(path: Path) -> Iterator[Operation]:
+    # An operation has two lines, or only the first if its writer was killed in between.
     found: dict[str, dict[str, Any]] = {}
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
@@ -137,7 +138,7 @@ def _since(start: float, operation: Operation) -> Operation:
 
 
 def operation_of(facts: dict[str, Any]) -> Operation:
-    """An operation of its plain values."""
+    """Return an operation from its plain values."""
     whole: dict[str, Any] = {"writer": 0, "role": "", "work": "", "intended": 0.0, "began": 0.0} | facts
     whole["tries"] = [Try(**each) for each in facts.get("tries", ())]
     whole["holds"] = [Hold(**each) for each in facts.get("holds", ())]

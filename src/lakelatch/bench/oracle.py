@@ -1,7 +1,7 @@
-"""Whether a table is what its writers were promised: no row lost, doubled or invented. Pure functions over values.
+"""The oracle checks that a table keeps what its writers were promised: no row lost, doubled or invented. Pure.
 
-An operation that was acknowledged must be there, one that aborted must not, and of one whose outcome nobody knows (its writer
-was killed) all or nothing may be there.
+An acknowledged operation must be in the table, an aborted one must not, and one with unknown outcome (its writer was killed)
+must be there completely or not at all.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Fault:
 
 
 def judge(first: pa.Table, operations: list[Operation], final: pa.Table) -> list[Fault]:
-    """Every fault of a final table, given the rows before and what all writers did."""
+    """Return every fault of a final table, given the rows before and the operations of all writers."""
     there: dict[str, list[tuple[str, int, str]]] = defaultdict(list)
     for key, part, value, by in zip(*(final[name].to_pylist() for name in rows.SCHEMA.names), strict=True):
         there[key].append((part, value, by))
@@ -52,7 +52,7 @@ def judge(first: pa.Table, operations: list[Operation], final: pa.Table) -> list
 def _kept(
     before: dict[str, tuple[str, int]], table: dict[str, tuple[str, int, str]], replaced: set[str], doubtful: set[str]
 ) -> Iterator[Fault]:
-    """Rows that nobody was to touch; those in replaced partitions are gone."""
+    """Check rows that no operation was to touch; rows of replaced partitions must be gone."""
     for key, (part, value) in before.items():
         if key not in table:
             if part not in replaced | doubtful:
@@ -106,7 +106,7 @@ def _appended(operations: list[Operation], table: dict[str, tuple[str, int, str]
 
 
 def _last_wins(operations: list[Operation], table: dict[str, tuple[str, int, str]]) -> Iterator[Fault]:
-    """Rows that were replaced or upserted, by one writer each: those of its last operation there."""
+    """Check rows that one writer each replaced or upserted: they must be those of its last operation."""
     writes: dict[tuple[str, int, str], list[Operation]] = defaultdict(list)
     for each in operations:
         if each.work in ("replace", "upsert"):
@@ -127,6 +127,7 @@ def _last(place: tuple[str, int, str], done: list[Operation], found: Counter[str
     work, writer, part = place
     what = f"the rows that writer {writer} {work}d in {part}"
     last = max((n for n, each in enumerate(done) if each.outcome == DONE), default=-1)
+    # An operation with unknown outcome after the last acknowledged one may have replaced its rows.
     allowed = {each.name for each in done[last + 1 :] if each.outcome == UNKNOWN}
     if last >= 0:
         allowed.add(done[last].name)
@@ -153,10 +154,11 @@ def _last(place: tuple[str, int, str], done: list[Operation], found: Counter[str
 def _chains(
     before: dict[str, tuple[str, int]], operations: list[Operation], table: dict[str, tuple[str, int, str]]
 ) -> Iterator[Fault]:
-    """Each change must come after exactly one other, and the last one must be what is there."""
+    """Check that each change follows exactly one other, and that the last one is in the table."""
     changes = [each for each in operations if each.work in ("increment", "transfer")]
     shared = [key for key in before if key.startswith(rows.SHARED) and key in table]
     if changes and all(each.work == "transfer" for each in changes):
+        # Transfers move amounts between accounts, so their sum never changes.
         was, now = sum(before[key][1] for key in shared), sum(table[key][1] for key in shared)
         if was != now:
             yield Fault("lost" if now < was else "invented", f"the sum of all accounts was {was}, and is {now}")
@@ -184,7 +186,7 @@ def _chain(key: str, changes: list[Operation], final: tuple[str, int, str], coun
     landed = doubtful & (after.keys() | {last})
     if last not in done and last not in landed and (last != rows.FIRST or done):
         yield Fault("lost" if last == rows.FIRST else "invented", f"{key}: its last writer is {last}")
-    # Whoever nobody came after is the last one, or one that nobody knows came after it.
+    # An operation without a successor is the last one, or an unknown one followed it.
     ends = [name for name in done if not after[name] and name != last]
     if len(ends) > len(landed):
         yield Fault("lost", f"{key}: nobody saw what {', '.join(sorted(ends)[:_SHOWN])} wrote, and it is not there")
@@ -199,7 +201,7 @@ def _chain(key: str, changes: list[Operation], final: tuple[str, int, str], coun
 
 
 def _newest(operations: list[Operation], table: dict[str, tuple[str, int, str]]) -> Iterator[Fault]:
-    """Of each stream of a row the newest event, whenever it came; of one event all rows or none."""
+    """Check that each stream of a row has its newest event, whenever it came, and that an event has all of its rows or none."""
     found = {key: (value, by) for key, (_, value, by) in table.items() if key.startswith(rows.EVENT)}
     seen = {by for _, by in found.values()}
     newest: dict[str, Operation] = {}
@@ -224,7 +226,7 @@ def _newest(operations: list[Operation], table: dict[str, tuple[str, int, str]])
 
 
 def summary(faults: Iterable[Fault]) -> str:
-    """How many of which kind, and some of them."""
+    """Return the number of faults of each kind, and some of them."""
     found = list(faults)
     kinds = Counter(each.kind for each in found)
     count = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))

@@ -1,4 +1,4 @@
-"""Kept results: reading a folder of them, and the middle of several rounds."""
+"""Stored results: reading a folder of them, and combining several rounds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RESULTS = "results.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Median of the rounds, least and greatest."""
+    """Median, least and greatest of the rounds."""
 
     median: float
     least: float
@@ -26,11 +26,11 @@ class Spread:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Spread:
-        """Of the rounds' values; zeros of none."""
+        """Return the spread of the rounds' values; zeros if there are none."""
         return cls(*middle(list(values)))
 
     def text(self, digits: int = 1) -> str:
-        """``12.3 (11.0 to 13.1)``, without what equals the median."""
+        """Return ``12.3 (11.0 to 13.1)``, without the range if it equals the median."""
         if f"{self.least:.{digits}f}" == f"{self.most:.{digits}f}":
             return f"{self.median:.{digits}f}"
         return f"{self.median:.{digits}f} ({self.least:.{digits}f} to {self.most:.{digits}f})"
@@ -50,28 +50,29 @@ class Cell:
 
     @property
     def good(self) -> list[dict[str, Any]]:
-        """The rounds that came to their end, with a table that is right."""
+        """The rounds that finished, with a correct table."""
         return [run for run in self.runs if "goodput" in run and not run.get("partial")]
 
     @property
     def wrong(self) -> str:
-        """Why there is no figure; "" where every round is good."""
+        """The reason why there is no figure; "" if every round is good."""
         return next((str(run["failed"]) for run in self.runs if "failed" in run), "")
 
     def spread(self, figure: Callable[[dict[str, Any]], float]) -> Spread:
-        """One figure over the rounds; zeros where any round was wrong, since its rate says nothing."""
+        """Return one figure over the rounds; zeros if any round was wrong, since its rate is meaningless."""
         return Spread.of([] if self.wrong else [figure(run) for run in self.good])
 
     @property
     def goodput(self) -> Spread:
-        """Acknowledged operations a second."""
+        """Acknowledged operations per second."""
         return self.spread(lambda run: run["goodput"])
 
     @property
     def fixed(self) -> int:
-        """Operations that each writer made, where a run goes on until all have; 0 where it ends by the clock.
+        """Operations that each writer made, if a run goes on until all have; 0 if it ends by the clock.
 
-        Compare such runs by their seconds. A run that ends by the clock credits a system for letting one writer starve the rest.
+        Compare such runs by their seconds. A run that ends by the clock credits a system for letting one writer starve the
+        rest.
         """
         return int(self.good[0].get("operations", 0)) if self.good else 0
 
@@ -81,11 +82,11 @@ class Cell:
         return self.spread(lambda run: run["seconds"])
 
     def count(self, name: str) -> int:
-        """A number over all rounds."""
+        """Return a number summed over all rounds."""
         return sum(run[name] for run in self.good)
 
     def reasons(self, name: str) -> Counter[str]:
-        """Numbers by reason over all rounds."""
+        """Return numbers by reason over all rounds."""
         found: Counter[str] = Counter()
         for run in self.good:
             found.update(run[name])
@@ -103,7 +104,7 @@ class Results:
 
     @property
     def partial(self) -> bool:
-        """Whether somebody ended it before its end."""
+        """True if a run was interrupted."""
         return any(run.get("partial") for run in self.runs)
 
     @property
@@ -112,7 +113,7 @@ class Results:
         return [run for run in self.runs if "failed" in run]
 
     def cells(self) -> list[Cell]:
-        """The rounds together, in the order in which they were measured."""
+        """Return the rounds by cell, in the order in which they were measured."""
         found: dict[tuple[str, int, str], Cell] = {}
         for run in self.runs:
             key = run["scenario"], run["writers"], run["system"]
@@ -122,17 +123,16 @@ class Results:
         return list(found.values())
 
     def scenarios(self) -> dict[str, list[Cell]]:
-        """Cells by scenario."""
+        """Return cells by scenario."""
         found: dict[str, list[Cell]] = defaultdict(list)
         for cell in self.cells():
             found[cell.scenario].append(cell)
         return dict(found)
 
     def history(self, run: dict[str, Any]) -> tuple[list[Operation], dict[str, Any]]:
-        """What the writers of a run did, and its facts; nothing where its folder is not there any more.
+        """Return the operations of a run, and its facts; [] and {} if its folder is gone.
 
-        Facts: ``start`` (monotonic seconds), ``strikes`` (faults of the scenario that befell writers), ``final`` (who wrote
-        each shared row last).
+        Facts: ``start`` (monotonic seconds), ``strikes`` (injected faults), ``final`` (the last writer of each shared row).
         """
         folder = self.folder / str(run.get("folder", "nowhere"))
         try:
@@ -143,7 +143,7 @@ class Results:
 
 
 def read(folder: Path) -> Results:
-    """The results in a folder. Raises `InputError` where there are none."""
+    """Return the results in a folder. Raises `InputError` if there are none."""
     path = folder / RESULTS
     try:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]

@@ -1,6 +1,6 @@
-"""The lab: plans the runs of some scenarios, makes them one after another, and keeps what they found.
+"""The lab's runner: plans the runs of some scenarios, makes them one after another, and stores the results.
 
-Systems take turns within a round, and each round begins with another one, so that none has the better half of a disk's day.
+Systems take turns within a round, and each round begins with another one, so that none always gets the better conditions.
 Each run has a table of its own, in a folder of the lab's own, which is removed afterwards.
 """
 
@@ -43,7 +43,7 @@ FOLDER = "lakelatch-bench"
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A system as it is set."""
+    """A system with its settings."""
 
     system: str
     configuration: str
@@ -53,20 +53,20 @@ class Contender:
 
     @property
     def label(self) -> str:
-        """For people."""
+        """The name for reports."""
         return self.system if self.configuration == "best" else f"{self.system} {self.configuration}"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to measure, and how.
+    """The runs to make, and how.
 
     Attributes:
         writers: numbers of writers, one after another; empty: as each scenario says.
-        seconds: of each contender, scenario and number of writers, in ``rounds`` parts.
-        operations: so many by each writer in each part, instead of seconds.
+        seconds: for each contender, scenario and number of writers, divided into ``rounds`` parts.
+        operations: number for each writer in each part, instead of seconds.
         place: URL of a folder or bucket in which to make tables; None: a temporary folder.
-        keep: leave the tables.
+        keep: do not remove the tables.
     """
 
     scenarios: tuple[Scenario, ...]
@@ -95,16 +95,16 @@ class Plan:
                 )
 
     def cells(self) -> Iterator[tuple[Scenario, int]]:
-        """Each scenario with each number of writers."""
+        """Yield each scenario with each number of writers."""
         for scenario in {each.name: each for each in self.scenarios}.values():
             asked = self.writers or (scenario.writers,)
-            # Of several numbers those that are too small for the roles of one scenario need not fit all of them.
+            # With several numbers requested, one that is too small for a scenario's roles is raised instead of refused.
             fitting = [max(each, scenario.smallest()) for each in asked] if len(asked) > 1 else asked
             for writers in dict.fromkeys(fitting):
                 yield scenario, writers
 
     def turns(self) -> Iterator[tuple[Scenario, int, int, Contender]]:
-        """Every run in its order: scenario, writers, round, contender."""
+        """Yield every run in its order: scenario, writers, round, contender."""
         for scenario, writers in self.cells():
             for turn in range(self.rounds):
                 first = turn % len(self.contenders)
@@ -114,7 +114,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Progress:
-    """What a display shows while a run goes on."""
+    """The state of a run, for a display."""
 
     scenario: str = ""
     writers: int = 0
@@ -142,11 +142,11 @@ def contenders(
     peers: Sequence[str] = (),
     ours: bool = True,
 ) -> tuple[list[Contender], list[str]]:
-    """Everything to compare, and a sentence about each peer that cannot be here.
+    """Return everything to compare, and a sentence about each peer that is not available.
 
     Args:
-        locks: URLs, ``table`` or ``none://``; as are ``strategies`` and ``isolations`` measured each with each.
-        settings: further ones of our tables.
+        locks: URLs, ``table`` or ``none://``; each is combined with each of ``strategies`` and ``isolations``.
+        settings: further settings of our tables.
         peers: adapters by name, in all their configurations; ``name/configuration`` is one of them.
     """
     found, skipped = [], []
@@ -164,6 +164,7 @@ def contenders(
         try:
             system = load(adapter)
         except ConfigError as e:
+            # A peer that is not installed is skipped; an unknown name is the caller's mistake.
             if "missing" not in e.details:
                 raise
             skipped.append(f"skipped {adapter}: {e}")
@@ -184,19 +185,20 @@ def contenders(
 
 
 def measure(plan: Plan, tell: Tell = lambda _: None) -> list[dict[str, Any]]:
-    """Make all runs. Each is written to ``results.jsonl`` when it ends; the answer has them all.
+    """Make all runs. Each is written to ``results.jsonl`` when it ends; return them all.
 
-    Ctrl-C ends the processes that were started, removes the tables, and marks the run that it met as partial.
+    Ctrl-C ends the processes that were started, removes the tables, and marks the current run as partial.
 
     Raises:
         ConfigError: the folder for results exists already, or a contender cannot work here.
-        KeyboardInterrupt: after what was found so far has been kept.
+        KeyboardInterrupt: raised again after the results so far have been stored.
     """
     _make(plan.out)
     with _place(plan) as base, (plan.out / RESULTS).open("a", encoding="utf-8") as out:
 
         def keep(line: dict[str, Any]) -> None:
             out.write(json.dumps(line, default=str) + "\n")
+            # Flushed line by line, so that an interrupted lab keeps its results.
             out.flush()
 
         systems = [load(each.system) for each in plan.contenders]
@@ -227,7 +229,7 @@ def measure(plan: Plan, tell: Tell = lambda _: None) -> list[dict[str, Any]]:
 
 
 def _cannot(scenario: Scenario, name: str) -> str:
-    """Why a system is left out of a scenario, in a sentence; "" where it is not."""
+    """Return why a system is left out of a scenario, in a sentence; "" if it is not."""
     system = load(name)
     if missing := scenario.works - system.works:
         return f"{name} cannot {', '.join(sorted(missing))}"
@@ -242,7 +244,7 @@ def _cannot(scenario: Scenario, name: str) -> str:
 
 
 class _Run:
-    """One contender in one scenario, once."""
+    """One run: one contender in one scenario."""
 
     def __init__(
         self, plan: Plan, scenario: Scenario, writers: int, turn: int, contender: Contender, place: str,
@@ -279,7 +281,7 @@ class _Run:
         }
 
     def perform(self, folder: Path) -> dict[str, Any]:
-        """Figures, or ``failed`` with the reason and no rate."""
+        """Return figures, or ``failed`` with the reason and no rate."""
         folder.mkdir(parents=True)
         self._folder = folder
         (folder / "cells").write_bytes(bytes(8 * CELLS))
@@ -295,7 +297,7 @@ class _Run:
             return self.facts | {"failed": str(e)}
 
     def _use(self, server: servers.Server, restarts: Restarts | None) -> None:
-        """This run's locks are on a server that fails as often as the scenario wants, or a peer's catalog is."""
+        """Take this run's locks from a server that fails as the scenario says, or put a peer's catalog on it."""
         if restarts is None:
             own: dict[str, Any] = {"server": server.url}
         else:
@@ -319,7 +321,7 @@ class _Run:
             faults = oracle.judge(first, operations, final) + self._overlaps()
         except LakeLatchError as e:
             return self.facts | {"failed": str(e)}
-        except Exception as e:  # noqa: BLE001 - whatever a system raises belongs to its row, and the others go on
+        except Exception as e:  # noqa: BLE001 - an error of a system is its result, and the others go on
             return self.facts | {"failed": f"{type(e).__name__}: {e}"}
         if faults:
             return self.facts | {
@@ -329,6 +331,7 @@ class _Run:
         if self._outages is not None and not self._outages.begun:
             return self.facts | {"failed": "the run was over before its lock server had failed; measure for longer"}
         found = self._figures(operations)
+        # A rate of mostly failing operations would compare systems by how fast they fail.
         if found["failed_operations"] > found["done"]:
             return self.facts | {
                 "failed": f"{found['failed_operations']} operations failed and {found['done']} landed: {found['errors']}"
@@ -336,9 +339,10 @@ class _Run:
         return self.facts | found
 
     def found_so_far(self) -> dict[str, Any]:
-        """Figures of what there is, unjudged."""
+        """Return figures of the operations so far, without judging the table."""
         if self._crew is None or not self._crew.start:
             return {}
+        # The rate of an interrupted run is over the time that it had.
         self._seconds = min(self._seconds, max(time.monotonic() - self._crew.start, 0.001)) if self._seconds else 0.0
         (self._folder / "run.json").write_text(
             json.dumps(self.facts | {"start": self._crew.start, "partial": True}, default=str)
@@ -346,7 +350,7 @@ class _Run:
         return self._figures(self.operations())
 
     def operations(self) -> list[Operation]:
-        """What the writers did, in seconds since the start."""
+        """Return the writers' operations, in seconds since the start."""
         assert self._crew is not None
         return read_operations(self._folder.glob("writer-*.jsonl"), start=self._crew.start)
 
@@ -359,7 +363,7 @@ class _Run:
         return found
 
     def _final(self) -> pa.Table:
-        """The rows afterwards; a bare lock has no table."""
+        """Return the final rows; a bare lock has no table."""
         if self._scenario.works <= {"hold"}:
             return rows.first_rows(self._scenario.keys, self._partitions, self._scenario.balance)
         final = self._system.rows(self._place)
@@ -417,7 +421,7 @@ def _make(out: Path) -> None:
 
 @contextmanager
 def _place(plan: Plan) -> Iterator[str]:
-    """Where this lab's tables go: a folder of its own, removed at the end."""
+    """Yield the place for this lab's tables: a folder of its own, removed at the end."""
     if plan.place is None:
         with tempfile.TemporaryDirectory(prefix=FOLDER) as folder:
             yield folder
@@ -431,7 +435,7 @@ def _place(plan: Plan) -> Iterator[str]:
 
 
 def remove(place: str) -> None:
-    """Delete all that lies in a folder or below a prefix."""
+    """Delete everything in a folder or below a prefix."""
     store = open_store(place)
     if store.url.startswith("file:"):
         shutil.rmtree(unquote(urlsplit(store.url).path), ignore_errors=True)
@@ -441,13 +445,13 @@ def remove(place: str) -> None:
 
 
 def below(place: str, name: str) -> str:
-    """A folder in a place, whose options stay at the end; a plain path has none."""
+    """Return a folder in a place, with the options of its URL at the end; a plain path has none."""
     address, mark, options = place.partition("?") if "://" in place else (place, "", "")
     return f"{address.rstrip('/')}/{name}{mark}{options}"
 
 
 def _without_options(place: str | None) -> str:
-    """What is kept and shown: options may be secrets."""
+    """Return the place without options, to store and show: options may be secrets."""
     return place.partition("?")[0] if place and "://" in place else place or ""
 
 

@@ -1,4 +1,4 @@
-"""What is measured: a small file says who writes what into which table.
+"""Scenarios: a small file says which writers write what into which table.
 
     about = "each commit adds one small file"
     partitions = 0                 # one for each writer
@@ -8,7 +8,7 @@
     work = "append"                # a name of `works.WORKS`
     pick = "own"
 
-Ours lie in the folder ``scenarios``; a path to a file of one's own stands wherever a name does.
+Built-in scenarios are in the folder ``scenarios``; a path to your own file can be given wherever a name can.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What befalls a writer in every so many operations, while it commits.
+    """A fault that strikes a writer once in every so many operations, while it commits.
 
     Attributes:
         kind: ``kill`` (SIGKILL; another process takes its place) or ``pause`` (SIGSTOP for ``pause_s``).
-        every: operations from one to the next.
+        every: operations from one strike to the next.
     """
 
     kind: str
@@ -57,9 +57,9 @@ class Restarts:
 
     Attributes:
         kind: one of `servers.LOCKS`.
-        every_s: for how long it serves, from the start of the run and after each restart.
-        down_s: until it is started again.
-        times: how often at most; 0: as long as the run lasts.
+        every_s: seconds that it serves, from the start of the run and after each restart.
+        down_s: seconds until it is started again.
+        times: how often at most; 0: no limit.
     """
 
     kind: str
@@ -76,18 +76,18 @@ class Restarts:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What one writer does, or several.
+    """The work of one or several writers.
 
     Attributes:
         work: a name of `works.WORKS`.
-        count: how many writers; None: all that other roles leave, in one role only.
-        pick: which partition an operation goes to: the writer's own, any, or by Zipf's law mostly the first.
-        spread: so many partitions in one operation.
-        rows: in one operation, in each partition.
+        count: number of writers; None: all that other roles leave, in one role only.
+        pick: the partition of an operation: the writer's own, any, or by Zipf's law mostly the first.
+        spread: number of partitions in one operation.
+        rows: number of rows in one operation, in each partition.
         think_s: seconds of work inside of each operation, before its commit.
-        rate: operations a second and writer that become due, whether or not earlier ones have ended; 0: one after the other.
-        arrivals: how they become due: ``even``, ``poisson``, or five at a time in ``bursts``.
-        priority: of its transactions, where the system knows priorities.
+        rate: operations per second and writer that become due, whether or not earlier ones have ended; 0: one after the other.
+        arrivals: the distribution of due times: ``even``, ``poisson``, or five at a time in ``bursts``.
+        priority: the priority of its transactions, if the system has priorities.
     """
 
     name: str
@@ -127,14 +127,14 @@ class Scenario:
 
     Attributes:
         about: a sentence.
-        partitions: of the table; 0: one for each writer.
-        keys: rows that are there before, in all partitions by turns; ``balance`` is their value.
-        writers: how many, unless the caller says.
+        partitions: number in the table; 0: one for each writer.
+        keys: number of initial rows, spread over all partitions; ``balance`` is their value.
+        writers: default number.
         per_process: writers that share a process, each with a handle and a thread of its own.
-        warm: each writer has made one operation before the start.
-        operations: so many by each writer, instead of seconds; 0: by time.
-        settings: of our table, unless the caller says.
-        server: where the lock is, if the lab shall start a server and let it fail.
+        warm: True if each writer makes one operation before the start.
+        operations: number for each writer, instead of seconds; 0: by time.
+        settings: default settings of our table.
+        server: the lock server, if the lab is to start one and let it fail.
     """
 
     name: str
@@ -178,16 +178,16 @@ class Scenario:
 
     @property
     def works(self) -> frozenset[str]:
-        """What a system must be able to do."""
+        """The works that a system must support."""
         return frozenset(role.work for role in self.roles)
 
     @property
     def wide(self) -> bool:
-        """Whether its table is that of `rows.WIDE`."""
+        """True if its table is that of `rows.WIDE`."""
         return "event" in self.works
 
     def cast(self, writers: int) -> tuple[Role, ...]:
-        """The role of each writer. `ConfigError` where there are fewer than the roles need."""
+        """Return the role of each writer. Raises `ConfigError` if the number does not fit the roles."""
         fixed = sum(role.count or 0 for role in self.roles)
         rest = writers - fixed
         open_role = any(role.count is None for role in self.roles)
@@ -197,17 +197,17 @@ class Scenario:
         return tuple(role for role in self.roles for _ in range(rest if role.count is None else role.count))
 
     def smallest(self) -> int:
-        """The least number of writers that it can have."""
+        """Return the least number of writers that it can have."""
         return sum(role.count or 1 for role in self.roles)
 
 
 def names() -> tuple[str, ...]:
-    """The scenarios that come with the lab."""
+    """Return the names of the built-in scenarios."""
     return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
 
 
 def load(name: str) -> Scenario:
-    """The scenario of a name, or of a path to a file of one's own. `ConfigError` lists those that there are."""
+    """Return the scenario of a name, or of a path to your own file. Raises `ConfigError` that lists the known ones."""
     own = name.endswith(".toml") or os.sep in name
     if not own and name not in names():
         raise ConfigError(
@@ -222,7 +222,7 @@ def load(name: str) -> Scenario:
 
 
 def of(name: str, facts: Mapping[str, Any]) -> Scenario:
-    """A scenario of plain values, as its file has them."""
+    """Return a scenario from plain values, as in its file."""
     roles = facts.get("roles", ())
     if not isinstance(roles, list | tuple) or not all(isinstance(each, Mapping) for each in roles):
         raise ConfigError(f"scenario {name!r}: roles must be tables: write [[roles]] before each")
@@ -241,7 +241,7 @@ def _fault(facts: object) -> Fault | None:
 
 
 def _table(kind: type[T], facts: object, what: str, example: str) -> T | None:
-    """What an inner table says; None where there is none."""
+    """Return an inner table's value; None if it is missing."""
     if facts is None:
         return None
     if not isinstance(facts, Mapping):

@@ -1,4 +1,4 @@
-"""Servers of the lab's own, for locks that fail and for catalogs of peers: in a temporary folder, on a free port of 127.0.0.1."""
+"""The lab's own servers, for locks that fail and for catalogs of peers: in a temporary folder, on a free port of 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Kind:
     """A server program.
 
     Attributes:
-        scheme: of lock URLs.
-        question, answer: what a client sends, and what a server that serves has in its answer.
-        missing: says what is not installed here, "" where all is.
-        command: the command line of a server on a port that keeps in a folder what it knows.
+        scheme: the scheme of its URLs.
+        question, answer: bytes to send, and bytes that a ready server's reply contains.
+        missing: returns what is not installed here; "" if nothing is missing.
+        command: returns the command line of a server with its data in a folder, on a port.
     """
 
     scheme: str
@@ -47,7 +47,7 @@ def _redis_missing() -> str:
 
 
 def _redis(folder: Path, port: int) -> list[str]:
-    # Each change is on its disk before the answer: locks and tokens are there after a restart.
+    # Each change is synced before the answer, so that locks and tokens survive a restart.
     kept = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"]
     return ["redis-server", "--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder), *kept]
 
@@ -71,7 +71,7 @@ def _zookeeper(folder: Path, port: int) -> list[str]:
 
 
 def _postgres_folder() -> Path | None:
-    """Where its programs are: on the path, or where Debian puts those of its newest version."""
+    """Return the folder of its programs: on the path, or Debian's of the newest version."""
     if found := shutil.which("initdb"):
         return Path(found).resolve().parent
     return max((each.parent for each in Path("/usr/lib/postgresql").glob("*/bin/initdb")), default=None)
@@ -99,11 +99,11 @@ def _postgres(folder: Path, port: int) -> list[str]:
     return [*as_user, "sh", "-c", _POSTGRES, "sh", str(folder), str(_postgres_folder()), str(port)]
 
 
-# A start of user postgres in protocol 3.0, and the answer to one who needs no password.
+# The startup message for user postgres in protocol 3.0, and the reply that no password is needed.
 _POSTGRES_HELLO = struct.pack("!ii", 23, 3 << 16) + b"user\0postgres\0\0"
 _POSTGRES_WELCOME = b"R\0\0\0\x08\0\0\0\0"
 
-LOCKS = ("redis", "zookeeper")  # those that have locks
+LOCKS = ("redis", "zookeeper")  # the kinds that have locks
 KINDS = {
     "postgres": Kind("postgresql", _POSTGRES_HELLO, _POSTGRES_WELCOME, _postgres_missing, _postgres),
     "redis": Kind("redis", b"PING\r\n", b"+PONG", _redis_missing, _redis),
@@ -115,18 +115,19 @@ class Server:
     """One server and its process.
 
     Attributes:
-        url: of its locks, or of its databases.
+        url: the URL of its locks, or of its databases.
     """
 
     def __init__(self, kind: Kind, folder: Path) -> None:
         self._kind, self._folder = kind, folder
+        # Bound once to find a free port, which stays the same after each restart.
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._port: int = free.getsockname()[1]
         self.url = f"{kind.scheme}://127.0.0.1:{self._port}"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it; it serves a moment later."""
+        """Start it; it is ready a moment later."""
         command = self._kind.command(self._folder, self._port)
         with (self._folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -144,16 +145,16 @@ class Server:
             self._process = None
 
     def wait_ready(self, wait_s: float = _START_S) -> None:
-        """Wait until it serves. Raises `LakeLatchError` where it does not."""
+        """Wait until it is ready. Raises `LakeLatchError` if it does not become so."""
         give_up = time.monotonic() + wait_s
         while not self.serves():
             if time.monotonic() > give_up:
                 said = (self._folder / "server.log").read_text(errors="replace").strip()[-600:]
                 raise LakeLatchError(f"the lab's server {self.url} does not start: {said or 'it said nothing'}")
-            time.sleep(0.05)  # nothing tells that a server has opened its port
+            time.sleep(0.05)  # a server sends no notification when it has opened its port
 
     def serves(self) -> bool:
-        """Whether it answers now."""
+        """Return whether it answers now."""
         with suppress(OSError), socket.create_connection(("127.0.0.1", self._port), timeout=1) as there:
             there.sendall(self._kind.question)
             return self._kind.answer in there.recv(1 << 12)
@@ -162,10 +163,10 @@ class Server:
 
 @contextmanager
 def started(name: str) -> Iterator[Server]:
-    """A server of a kind, which serves; gone at the end, with all that it has written.
+    """Yield a ready server of a kind; it is removed at the end, with all its data.
 
     Raises:
-        ConfigError: its program is not here.
+        ConfigError: its program is not installed.
         LakeLatchError: it does not start.
     """
     if what := missing(name):
@@ -181,30 +182,30 @@ def started(name: str) -> Iterator[Server]:
 
 
 def missing(name: str) -> str:
-    """Why there can be no server of a kind here, in a sentence; "" where there can, and for no kind."""
+    """Return why there can be no server of a kind here, in a sentence; "" if there can, and for no kind."""
     what = KINDS[name].missing() if name else ""
     return f"the lab starts a server of its own, and {what} is not installed here" if what else ""
 
 
 class Outages:
-    """Kills a server after so many seconds in which it served, starts it again a moment later, and so on.
+    """Repeated outages of a server: it is killed after it has served for some seconds, and started again a moment later.
 
     Attributes:
-        begun: when, in seconds of the run.
+        begun: the times of the outages, in seconds of the run.
     """
 
     def __init__(self, server: Server, *, every_s: float, down_s: float, times: int = 0, until_s: float = 0.0) -> None:
-        """Plan them; no more than ``times``, and none after ``until_s`` seconds of the run, where these are not 0."""
+        """Plan the outages: at most ``times``, and none after ``until_s`` seconds of the run; 0 means no limit."""
         self._server, self._every_s, self._down_s = server, every_s, down_s
         self._times, self._until_s = times or math.inf, until_s or math.inf
         self._ends_s = every_s
-        self._starts_s = self._serves_after_s = math.inf  # each while it is awaited
+        self._starts_s = self._serves_after_s = math.inf  # inf unless it is awaited
         self.begun: list[float] = []
 
     def look(self, now_s: float) -> None:
         """Do what is due by now."""
         if self._serves_after_s <= now_s and self._server.serves():
-            # Counted from here, so that on a slow machine writers have as long a time to go on.
+            # Counted from readiness, so that writers have the same time to recover on a slow machine.
             self._serves_after_s, self._ends_s = math.inf, now_s + self._every_s
         if self._starts_s <= now_s:
             self._server.start()

@@ -1,11 +1,11 @@
-"""One process of writers: ``python -m lakelatch.bench.worker``. The runner tells it what to do, as JSON on standard input.
+"""One process of writers: ``python -m lakelatch.bench.worker``. The runner controls it by JSON on standard input.
 
-    job    what to write where, once
-    start  the moment (monotonic seconds) at which all processes begin
-    end    standard input is closed: leave at once, as when the runner is gone
+    job     what to write where, once
+    start   the moment (monotonic seconds) at which all processes begin
+    end     standard input is closed: leave at once, as when the runner is gone
 
-It answers with events, a line of JSON each: ``ready``, ``progress``, ``strikes`` (a fault of the scenario befalls it now),
-``done``, ``crashed``. What its writers do goes into a file for each (`operations.Recorder`).
+It answers with events, a line of JSON each: ``ready``, ``progress``, ``strikes`` (a fault of the scenario strikes it now),
+``done``, ``crashed``. Each writer records its operations in a file (`operations.Recorder`).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from .works import WORKS, Aborted, Hand
 if TYPE_CHECKING:
     import pyarrow as pa
 
-COUNT, INSIDE, OVERLAPS, CELLS = range(4)  # of the memory that holders of a bare lock share
-_FAILURES_MAX = 20  # in a row: this will not mend itself
+COUNT, INSIDE, OVERLAPS, CELLS = range(4)  # cells of the memory that holders of a bare lock share
+_FAILURES_MAX = 20  # consecutive failures after which the writer gives up
 _PROGRESS_S = 0.25
 _BACKOFF_S, _BACKOFF_MAX_S = 0.05, 5.0  # between two attempts of a system that leaves them to its user; as our own
 _BURST = 5
@@ -42,39 +42,40 @@ _say_lock = threading.Lock()
 
 
 def say(event: str, **facts: Any) -> None:
-    """Tell the runner."""
+    """Send an event to the runner."""
     with _say_lock:
         sys.stdout.write(json.dumps({"event": event, **facts}, default=str) + "\n")
         sys.stdout.flush()
 
 
 class Strike:
-    """The fault of a role: SIGKILL or SIGSTOP in the middle of an operation; while the lock is held where there is one."""
+    """The fault of a role: SIGKILL or SIGSTOP in the middle of an operation; while the lock is held if there is one."""
 
     def __init__(self, role: Role, chance: random.Random) -> None:
         self._fault, self._chance = role.fault, chance
         self._armed = threading.Event()
-        self._at_grant = False  # whether this system's locks are seen
+        self._at_grant = False  # True once a grant was observed: then faults strike at grants
         self._timer: threading.Timer | None = None
         self._number, self._took_s = 0, 0.05
 
     def begins(self, number: int) -> None:
-        """An operation begins."""
+        """Arm the fault if it is due at this operation."""
         if self._fault is None or number % self._fault.every:
             return
         self._number = number
         self._armed.set()
         if not self._at_grant:
+            # No grant was observed, so strike at a random moment of an operation's usual duration.
             self._timer = threading.Timer(self._chance.random() * self._took_s, self._hit)
             self._timer.start()
 
     def granted(self) -> None:
-        """The lock was granted."""
+        """Strike at the lock's grant, if armed."""
         self._at_grant = True
         self._hit()
 
     def ends(self, took_s: float) -> None:
-        """The operation is over."""
+        """Disarm the fault; ``took_s`` bounds the delay of the next one."""
         self._armed.clear()
         self._took_s = took_s
         if self._timer is not None:
@@ -83,12 +84,13 @@ class Strike:
     def _hit(self) -> None:
         if self._fault is not None and self._armed.is_set():
             self._armed.clear()
+            # Reported first, because a killed process reports nothing.
             say("strikes", kind=self._fault.kind, number=self._number, pause_s=self._fault.pause_s)
             os.kill(os.getpid(), signal.SIGKILL if self._fault.kind == "kill" else signal.SIGSTOP)
 
 
 class WriterNote:
-    """Takes down what a session does in one operation."""
+    """The record of a session's steps in one operation."""
 
     def __init__(self, operation: Operation, think_s: float, strike: Strike, shared: memoryview | None) -> None:
         self.operation, self._think_s, self._strike, self._shared = operation, think_s, strike, shared
@@ -113,6 +115,7 @@ class WriterNote:
         assert shared is not None
         me, asked = self.operation.writer + 1, self.operation.tries[-1].began
         held = Hold(asked, time.monotonic())
+        # Two holders at the same time see each other's mark, or lose an increment.
         before, overlap = shared[COUNT], shared[INSIDE] != 0
         shared[INSIDE] = me
         if self._think_s:
@@ -131,18 +134,18 @@ class WriterNote:
         self.lost(losses)
 
     def lost(self, losses: list[tuple[str, str]]) -> None:
-        """Why earlier attempts lost, in their order."""
+        """Record why earlier attempts lost, in their order."""
         for each, (reason, winner) in zip(self.operation.tries, losses, strict=False):
             each.reason, each.winner = reason, winner
 
     def granted(self, waited_s: float) -> None:
-        """The table's lock was granted."""
+        """Record the grant of the table's lock."""
         now = time.monotonic()
         self.operation.holds.append(Hold(now - waited_s, now))
         self._strike.granted()
 
     def released(self) -> bool:
-        """It was given back; False when it was somebody else's."""
+        """Record its release; return False if it was another operation's."""
         if self.operation.holds and self.operation.holds[-1].released is None:
             self.operation.holds[-1].released = time.monotonic()
             return True
@@ -150,32 +153,32 @@ class WriterNote:
 
 
 class LockWatch:
-    """Notes for each operation when the lock was asked for, granted and given back."""
+    """An observer that records for each operation when the lock was requested, granted and released."""
 
     def __init__(self) -> None:
         self._here = threading.local()
 
     def enter(self, note: WriterNote | None) -> None:
-        """What this thread does from now on belongs to ``note``."""
+        """Assign this thread's lock events to ``note`` from now on."""
         self._here.note = note
 
     def waited(self, scheme: str, key: str, seconds: float, *, granted: bool) -> None:  # noqa: ARG002
-        """See `locks.Observer`."""
+        """Implement `locks.Observer`."""
         note = getattr(self._here, "note", None)
         if note is not None and granted and note.operation.work != "hold":
             note.granted(seconds)
 
     def renewed(self, scheme: str, key: str, outcome: str, late_s: float) -> None:
-        """See `locks.Observer`."""
+        """Implement `locks.Observer`."""
 
     def ended(self, scheme: str, key: str, seconds: float, reason: str) -> None:  # noqa: ARG002
-        """See `locks.Observer`."""
+        """Implement `locks.Observer`."""
         note = getattr(self._here, "note", None)
         if note is not None:
             note.released()
 
     def broke(self, scheme: str, key: str) -> None:
-        """See `locks.Observer`."""
+        """Implement `locks.Observer`."""
 
 
 class Writer:
@@ -201,11 +204,11 @@ class Writer:
         self.done = self.aborted = self.lost = self._failed = self.overdue = 0
 
     def warm(self) -> None:
-        """One operation before the start: what is imported or read at first use is not what is measured."""
+        """Make one operation before the start, so that imports and first reads are not measured."""
         self._one(0, None, warm=True)
 
     def run(self, start: float) -> None:
-        """All operations."""
+        """Make all operations."""
         seconds, operations = self.job["seconds"], self.job["operations"]
         for number, intended in enumerate(self._due(start), self.job["first"]):
             if operations and number > operations:
@@ -216,13 +219,13 @@ class Writer:
                 self.overdue += intended is not None and intended < start + seconds
                 if intended is None or intended >= start + seconds:
                     break
-                continue  # how many more were due, and never began
+                continue  # count the remaining operations that were due and never began
             self._one(number, intended)
         self._session.close()
         self._recorder.close()
 
     def _due(self, start: float) -> Iterator[float | None]:
-        """When each operation should begin; None: as soon as the one before has ended."""
+        """Yield the time at which each operation should begin; None: as soon as the one before has ended."""
         rate, kind = self.role.rate, self.role.arrivals
         at, number = start, 0
         if rate and kind == "even":
@@ -252,6 +255,7 @@ class Writer:
         try:
             self._until_it_lands(act, note)
         except Exception as e:
+            # This library's errors know whether anything was committed. After any other error it is unknown.
             operation.outcome = FAILED if getattr(e, "landed", None) is False else UNKNOWN
             operation.reason = f"{type(e).__name__}: {e}"[:300]
             self._failed += 1
@@ -277,6 +281,7 @@ class Writer:
                 operation.outcome, operation.reason, self._failed = DONE, "", 0
                 self.done += 1
                 break
+            # Full jitter: writers that lost to the same commit must not retry at the same moment.
             if attempt < self.job["tries"]:
                 time.sleep(random.random() * min(_BACKOFF_S * 2.0 ** (attempt - 1), _BACKOFF_MAX_S))
         else:
@@ -288,7 +293,7 @@ class Writer:
 
 
 def main() -> int:
-    """Do the job; returns the exit code."""
+    """Do the job; return the exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner ends its processes itself
     job = json.loads(sys.stdin.readline())
     scenario = of(job["scenario"]["name"], job["scenario"])
@@ -300,6 +305,7 @@ def main() -> int:
             Writer(job, number, next(role for role in scenario.roles if role.name == name), watch)
             for number, name in job["writers"]
         ]
+        # A successor of a killed writer starts in the middle of the run, so it does not warm up.
         if scenario.warm and not job["generation"]:
             for writer in writers:
                 writer.warm()
@@ -316,7 +322,7 @@ def main() -> int:
             done, aborted, lost = (sum(getattr(w, what) for w in writers) for what in ("done", "aborted", "lost"))
             say("progress", done=done, aborted=aborted, lost=lost)
         cpu_s = time.process_time() - cpu_s
-    except Exception as e:  # noqa: BLE001 - told, and the process ends
+    except Exception as e:  # noqa: BLE001 - reported below, and the process ends
         crashes.append(e)
     if crashes:
         traceback.print_exception(crashes[0])
@@ -327,10 +333,10 @@ def main() -> int:
 
 
 def run_writer(writer: Writer, start: float, crashes: list[BaseException]) -> None:
-    """All of its operations; what ended it before goes into ``crashes``."""
+    """Make all operations of a writer; an error that ends it early goes into ``crashes``."""
     try:
         writer.run(start)
-    except Exception as e:  # noqa: BLE001 - told by the main thread
+    except Exception as e:  # noqa: BLE001 - reported by the main thread
         crashes.append(e)
 
 

@@ -1,4 +1,4 @@
-"""What writers do: each work makes the rows of one operation and says which verb of a system writes them."""
+"""The works of writers: each makes the rows of one operation and names the verb of a system that writes them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 _ZIPF = 1.2
 _LATE, _LATE_BY = 0.2, 5  # share of events that come after newer ones, and by how many operations
 WRITERS_MAX = 1024
-VALUES = 8  # of appended rows; a delete takes those of one
+VALUES = 8  # distinct values of appended rows; a delete removes the rows of one
 
 
 class Note(Protocol):
-    """What a session tells while it works on one operation."""
+    """The receiver of a session's steps in one operation."""
 
     def attempt(self) -> None:
-        """Another attempt begins; the one before has lost."""
+        """Record that another attempt begins; the one before has lost."""
         ...
 
     def think(self) -> None:
@@ -31,11 +31,11 @@ class Note(Protocol):
         ...
 
     def saw(self, found: pa.Table) -> None:
-        """These rows were read, and will be changed."""
+        """Record rows that were read, and will be changed."""
         ...
 
     def landed(self, commit: str, losses: list[tuple[str, str]]) -> None:
-        """The system's name of the commit; why earlier attempts lost, and against which commit."""
+        """Record the commit's name, and why and against which commits earlier attempts lost."""
         ...
 
 
@@ -46,9 +46,9 @@ Change = Callable[["pa.Table"], "pa.Table"]
 class Session(Protocol):
     """One writer's open handle on the table of a system.
 
-    Each verb is one transaction. It returns when that has landed and raises `Aborted` when nothing of it has, for a reason
-    that another attempt can mend; whatever else it raises ends the operation as failed. A system leaves out the verbs that
-    it does not have, and `System.works` says so.
+    Each verb is one transaction. It returns once that has committed, and raises `Aborted` if nothing of it has, for a reason
+    that another attempt can mend; any other error ends the operation as failed. A system leaves out the verbs that it does
+    not support; `System.works` names the others.
     """
 
     def append(self, new: pa.Table, note: Note) -> None:
@@ -64,11 +64,11 @@ class Session(Protocol):
         ...
 
     def modify(self, keys: list[Key], change: Change, note: Note) -> None:
-        """Read rows and write what ``change`` makes of them; lost if somebody changes them in between."""
+        """Read rows and write the result of ``change``; lost if another writer changes them in between."""
         ...
 
     def event(self, stream: int, new: pa.Table, note: Note) -> None:
-        """Set a stream's two columns of rows that others fill, too, unless a newer event of the stream has.
+        """Set a stream's two columns of rows that other streams fill too, unless a newer event of the stream already has.
 
         ``new`` has key, partition and the columns of `rows.stream_columns`, of which the first orders events. Only in tables
         that were made with rows of `rows.WIDE`.
@@ -84,7 +84,7 @@ class Session(Protocol):
         ...
 
     def hold(self, note: Note) -> None:
-        """Take a lock, call ``note.think()``, and give it back."""
+        """Take a lock, call ``note.think()``, and release it."""
         ...
 
     def close(self) -> None:
@@ -93,12 +93,12 @@ class Session(Protocol):
 
 
 class Aborted(Exception):
-    """Nothing of the operation landed; another writer was in the way.
+    """An operation of which nothing is committed; another writer was in the way.
 
     Attributes:
-        reason: in few words, the same for the same cause.
-        winner: the commit that it lost against, "" where nobody says.
-        losses: of all attempts, where the session made several.
+        reason: a few words, constant for each cause.
+        winner: the commit that it lost against; "" if unknown.
+        losses: reason and winner of each attempt, if the session made several.
     """
 
     def __init__(self, reason: str, winner: str = "", losses: list[tuple[str, str]] | None = None) -> None:
@@ -108,7 +108,7 @@ class Aborted(Exception):
 
 @dataclass(slots=True)
 class Hand:
-    """One writer: what of it and of its role the works need."""
+    """The facts about one writer and its role that the works need."""
 
     writer: int
     chance: Random
@@ -119,7 +119,7 @@ class Hand:
     rows: int
 
     def parts(self) -> list[int]:
-        """The partitions of one operation; always in order, so that two operations do not wait for each other in a circle."""
+        """Return the partitions of one operation, sorted, so that two operations cannot wait for each other in a circle."""
         if self.pick == "own":
             return [self.writer % self.partitions]
         spread = min(self.spread, self.partitions)
@@ -132,7 +132,7 @@ class Hand:
         return sorted(found)
 
     def shared(self, count: int) -> list[int]:
-        """Some of the rows that are there before."""
+        """Return some of the initial rows, sorted."""
         return sorted(self.chance.sample(range(self.keys), count))
 
 
@@ -160,6 +160,7 @@ def _replace(hand: Hand, op: Operation) -> Act:
 def _upsert(hand: Hand, op: Operation) -> Act:
     parts = hand.parts()
     op.parts, op.rows = tuple(map(rows.partition_name, parts)), hand.rows * len(parts)
+    # Keys carry the writer, so each row has one writer, and the oracle knows which write was last.
     keys = [f"{rows.UPSERTED}{hand.writer}-{part}-{n}" for part in parts for n in range(hand.rows)]
     names = [rows.partition_name(part) for part in parts for _ in range(hand.rows)]
     new = rows.rows_of(keys, names, [0] * len(keys), op.name)
@@ -195,7 +196,7 @@ def _event(hand: Hand, op: Operation) -> Act:
     op.keys = tuple(map(rows.shared_key, numbers))
     parts = [rows.partition_name(n % hand.partitions) for n in numbers]
     op.parts, op.rows = tuple(dict.fromkeys(parts)), len(numbers)
-    # Unlike that of every other event, also of a late one: which of two counts is then certain.
+    # Unique among all events, late ones included, so that it is always certain which of two counts.
     number, late = int(op.name.rpartition("-")[2]), hand.chance.random() < _LATE
     op.value = ((number - late * _LATE_BY) * WRITERS_MAX + hand.writer) * 2 + late
     stream = rows.stream_of(hand.writer)

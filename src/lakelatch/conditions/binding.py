@@ -1,4 +1,4 @@
-"""Binds a condition to a schema: finds its columns, checks its types and adds the casts that Spark would add.
+"""Binding of a condition to a schema: find its columns, check its types and add the casts that Spark would add.
 
 The rules are those of Spark's ANSI mode. A condition is refused where Spark would decide per value at run time (a text column
 compared with a number), or would silently lose digits (decimals beyond 38).

@@ -1,4 +1,4 @@
-"""Evaluates a bound condition on rows, as Spark does in ANSI mode: three-valued logic, and an overflow is an error.
+"""Evaluation of a bound condition on rows, as in Spark's ANSI mode: three-valued logic, and an overflow is an error.
 
 A value is an array or, if it is the same in every row, a scalar. Rows that the left side of ``and`` or ``or`` has decided are
 null for any operation on the right side that could fail, so that ``n <> 0 and 1 / n > 2`` works.

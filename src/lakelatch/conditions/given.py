@@ -112,6 +112,7 @@ def of_arrow(expression: pc.Expression) -> Node:
         InputError: a part of it cannot be expressed in a condition.
     """
     try:
+        # An expression does not expose its tree, but its pickled form does.
         serialized = expression.__reduce__()[1][0]
     except (pa.ArrowException, TypeError) as e:
         raise _no_form(expression, "it names no column, or its function cannot be stored") from e
@@ -126,7 +127,7 @@ def _no_form(expression: Any, what: str) -> InputError:
 
 
 class _Stored:
-    """Parses the pickled form of a pyarrow expression: words in tree order, values in a batch of one row.
+    """A parser of the pickled form of a pyarrow expression: words in tree order, values in a batch of one row.
 
     Source: ``Serialize`` in Arrow C++ ``compute/expression.cc``.
     """

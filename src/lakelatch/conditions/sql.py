@@ -1,5 +1,4 @@
-"""Parses SQL text into a condition. sqlglot reads Spark's grammar; syntax without a node in `tree` is refused at its
-position.
+"""The parser of SQL text. sqlglot reads Spark's grammar; syntax without a node in `tree` is refused at its position.
 
 The parser is sqlglot, not DuckDB or Substrait, because it knows Spark's literals, quotes and precedence, reports the position
 of each name, and is pure Python without dependencies. DuckDB parses its own dialect (a double quote begins a name there) and
@@ -127,6 +126,7 @@ def computes(text: str, columns: Iterable[tuple[str, ...]]) -> bool:
     known = list(columns)
 
     def names(e: Any) -> bool:
+        # The last part may be misspelled; the parts before it must match, ignoring case.
         parts = [part.name for part in e.parts]
         here = [path for path in known if [each.lower() for each in parts[: len(path) - 1]] == list(path[:-1])]
         return any(len(parts) >= len(path) and meant(parts[len(path) - 1], [path[-1]]) for path in here)
@@ -166,7 +166,7 @@ def _syntax(text: str, error: Any) -> InputError:
 
 
 class _Reader:
-    """Translates sqlglot's tree into nodes of `tree`."""
+    """A translator of sqlglot's tree into nodes of `tree`."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -357,6 +357,7 @@ class _Reader:
         given = [each for each in (e.this, *e.expressions) if each is not None]
         if len(given) < 1 or any(v for k, v in e.args.items() if k not in ("this", "expressions", "binary")):
             raise self._no(e, at)
+        # sqlglot wraps the argument of year, month and day in a conversion of its own.
         inner = [each.this if type(each).__name__ == "TsOrDsToDate" else each for each in given]
         return Call(name, tuple(map(self.node, inner)), at=at)
 

@@ -50,7 +50,7 @@ class Groups:
 
 
 class Merger(Protocol):
-    """Reduces the values that a column has in the rows of one key to one value.
+    """A function that reduces the values that a column has in the rows of one key to one value.
 
     Only the merged value is stored, so a merger must be able to continue from it.
     """

@@ -84,6 +84,7 @@ class Rule:
             laws = merger.laws(column.type)
         except InputError as e:
             raise ConfigError(f"column {column.name!r} can't have the merger {spec}: {e}", column=column.name) from e
+        # These three can place a late row by its ordering value (`one_by_one`); no other ordered merger can.
         if self.ordering and not laws.commutative and not isinstance(merger, Last | LastNonNull | LastUnless):
             raise ConfigError(
                 f"column {column.name!r} can't have the merger {spec}: it takes rows in order, and a row that comes late would "

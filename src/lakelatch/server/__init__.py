@@ -1,4 +1,4 @@
-"""A server of some tables: dashboard, API, live changes and metrics for those who look on, and a desk for writers' markers."""
+"""A server for some tables: dashboard, API, live changes and metrics for observers, and marker batching for writers."""
 
 from .access import Access
 from .application import Application, named

@@ -1,4 +1,4 @@
-"""Who may ask: one token for the whole server, and a cookie for the browser that was opened with it."""
+"""Access control: one token for the whole server, and a cookie for the browser that was opened with it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class Access:
-    """Checks each request's token, in a time that does not depend on how much of it is right.
+    """The check of each request's token, in a time that does not depend on how much of it is right.
 
-    A program sends ``Authorization: Bearer TOKEN``. A browser is opened once with ``/?token=TOKEN`` and gets a cookie,
-    from which the token cannot be told; it lets look, never change. A writer's tasks have a ticket, which lets them announce
+    A program sends ``Authorization: Bearer TOKEN``. A browser is opened once with ``/?token=TOKEN`` and gets a cookie
+    that does not reveal the token and allows reading only. A writer's tasks have a ticket, which allows them to announce
     files of one table.
     """
 
@@ -36,7 +36,7 @@ class Access:
 
     @classmethod
     def from_file(cls, path: str) -> Access:
-        """The first line of a file is the token. `ConfigError` when it cannot be read or holds none."""
+        """Read the token from the first line of a file. Raises `ConfigError` if the file is unreadable or empty."""
         try:
             lines = read_input(path).decode().splitlines()
         except (OSError, ValueError) as e:
@@ -46,11 +46,11 @@ class Access:
 
     @classmethod
     def made(cls) -> Access:
-        """A new token, for this run."""
+        """Return access by a new token, for this run."""
         return cls(secrets.token_urlsafe(32))
 
     def bears(self, headers: Headers) -> bool:
-        """Whether the request bears the token itself."""
+        """Return whether the request bears the token itself."""
         given = [value for name, value in headers if name == b"authorization"]
         if len(given) != 1:
             return False
@@ -58,7 +58,7 @@ class Access:
         return scheme.lower() == b"bearer" and _same(word.strip(), self.token)
 
     def knows(self, headers: Headers) -> bool:
-        """Whether the request comes from a browser that was opened with the token."""
+        """Return whether the request comes from a browser that was opened with the token."""
         for name, value in headers:
             if name == b"cookie":
                 for each in value.split(b";"):
@@ -68,7 +68,7 @@ class Access:
         return False
 
     def may_mark(self, headers: Headers, table: str, now: float) -> bool:
-        """Whether the request bears a ticket (`lakelatch.occ.liveness.ticket`) for the markers of that table."""
+        """Return whether the request bears a ticket (`lakelatch.occ.liveness.ticket`) for that table's markers."""
         given = [value for name, value in headers if name == b"authorization"]
         scheme, _, word = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
         found = _TICKET.fullmatch(word.strip())
@@ -77,7 +77,7 @@ class Access:
         return _same(found[0], ticket(self.token, table, int(found[1])))
 
     def opens(self, query: bytes) -> bool:
-        """Whether the dashboard's link was followed."""
+        """Return whether the query is that of the dashboard's link."""
         try:
             given = [value for name, value in parse_qsl(query.decode("latin-1"), max_num_fields=50) if name == "token"]
         except ValueError:
@@ -85,10 +85,10 @@ class Access:
         return len(given) == 1 and _same(given[0].encode(), self.token)
 
     def set_cookie(self, *, secure: bool) -> str:
-        """What the browser is to keep."""
+        """Return the cookie that the browser is to keep."""
         return f"{self.cookie}={self._session}; Path=/; HttpOnly; SameSite=Lax" + ("; Secure" if secure else "")
 
 
 def _same(given: bytes, right: str) -> bool:
-    # Of equal length, whatever was given: the comparison tells nothing of the token's.
+    # Digests have equal length whatever was given, so the time of the comparison reveals nothing of the token's.
     return hmac.compare_digest(hashlib.sha256(given).digest(), hashlib.sha256(right.encode()).digest())

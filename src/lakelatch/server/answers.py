@@ -1,4 +1,4 @@
-"""Answers of the server: JSON, and errors as sentences."""
+"""Responses of the server: JSON, and errors as sentences."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _STATUS = (
 
 
 def answer(value: Any, *, status: int = 200) -> Response:
-    """A value as JSON. Half characters and controls are escaped, so it is text whatever names a table has."""
+    """Return a value as JSON. Half characters and controls are escaped, so it is valid text whatever names a table has."""
     text = visible_json(json.dumps(value, ensure_ascii=False, allow_nan=False, default=str))
     return Response(text.encode(), status, media_type="application/json")
 
 
 def refusal(status: HTTPStatus, message: str, *, kind: str = "", retry_s: float | None = None) -> Response:
-    """An error: what happened and the next step. ``retry_s``: when to come again."""
+    """Return an error with the next step. ``retry_s``: seconds until a retry makes sense."""
     told = {"error": {"type": kind or status.phrase.replace(" ", ""), "message": visible(message)}}
     found = answer(told, status=status)
     if retry_s is not None:
@@ -46,6 +46,6 @@ def refusal(status: HTTPStatus, message: str, *, kind: str = "", retry_s: float 
 
 
 def of_error(error: LakeLatchError) -> Response:
-    """What the library says of it."""
+    """Return the response for an error of the library."""
     status = next((each for kind, each in _STATUS if isinstance(error, kind)), HTTPStatus.CONFLICT)
     return refusal(status, str(error), kind=type(error).__name__, retry_s=1.0 if error.retryable else None)

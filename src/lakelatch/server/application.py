@@ -1,4 +1,4 @@
-"""The application: the dashboard, the API, live changes and metrics of the tables that it is given."""
+"""The application: the dashboard, the API, live changes and metrics of the tables it is given."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ from .watched import Watched
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-_IDLE_S = 5.0  # between two looks at a table that nobody watches
-_ATTENDED_S = 60.0  # so long after a request somebody is thought to watch
-_PING_S = 15.0  # a proxy must not take a quiet stream for a dead one
+_IDLE_S = 5.0  # seconds between two polls of a table that nobody watches
+_ATTENDED_S = 60.0  # after a request, a table counts as watched for this long
+_PING_S = 15.0  # a proxy must not mistake a quiet stream for a dead one
 _log = logging.getLogger("lakelatch.server")
 _LINK = (Parameter("token", "of the dashboard's link"),)
 
 
 class Application:
-    """What one server serves.
+    """The service of one server.
 
     Args:
-        tables: by the names that people ask for; whoever made them closes them.
-        every_s: seconds between two looks at a table that somebody watches.
+        tables: by the names used in URLs; the caller closes them.
+        every_s: seconds between two polls of a watched table.
         batch_s: seconds between two writes of the markers of a transaction.
-        secure: the server speaks TLS, so cookies may not go without.
+        secure: True if the server speaks TLS; cookies are then never sent without it.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Application:
         self._woken = asyncio.Event()
         self._streams: set[asyncio.Event] = set()
         self._draining = False
-        self._hung: list[threading.Event] = []  # calls that were given up and have not ended
+        self._hung: list[threading.Event] = []  # abandoned calls that are still running
         self._books = {name: MarkerBook(each.table.store, interval_s=batch_s) for name, each in tables.items()}
         routes = [
             Route("/healthz", self._healthz),
@@ -101,7 +101,7 @@ class Application:
         self.asgi: ASGIApp = Guard(inner, access, self.limits, env, self.headers)
 
     def drain(self) -> None:
-        """Refuse new work and end live streams; what is being answered goes on."""
+        """Refuse new work and end live streams; requests being answered go on."""
         self._draining = True
         self._wake_streams()
 
@@ -116,6 +116,7 @@ class Application:
         try:
             yield
         finally:
+            # Markers that were accepted are written before the loop ends, because their writers wait for the answer.
             for book in self._books.values():
                 await book.settled()
             for table in self._tables.values():
@@ -128,8 +129,9 @@ class Application:
         while True:
             try:
                 await to_thread.run_sync(table.look, abandon_on_cancel=True)
-            except Exception:  # noqa: BLE001 - one failed look must not end all looks
+            except Exception:  # noqa: BLE001 - one failed poll must not end all polls
                 _log.exception("looking at table %s failed; it is tried again", table.name)
+            # A poll costs requests of the store, so a table that nobody watches is polled rarely.
             watched = self._streams or self._env.monotonic() - self._asked_at < _ATTENDED_S
             self._woken.clear()
             if watched:
@@ -150,7 +152,7 @@ class Application:
     async def _dashboard(self, request: Request) -> Response:
         query = values(request.scope["query_string"], _LINK)
         if query["token"] is not None:
-            # The token leaves the address bar at once; the cookie stays.
+            # Redirect, so that the token leaves the address bar at once; the cookie stays.
             there = RedirectResponse("/", HTTPStatus.SEE_OTHER)
             if self.access.opens(request.scope["query_string"]):
                 there.headers["set-cookie"] = self.access.set_cookie(secure=self._secure)
@@ -181,7 +183,7 @@ class Application:
         return answer(await self._call(partial(endpoint.call, table, query)))
 
     async def _announce(self, request: Request) -> Response:
-        """Markers of one task, answered when they stand."""
+        """Store the markers of one task, and answer once they are stored."""
         table = self._table(request, attended=False)
         values(request.scope["query_string"], ())
         instant = str(IN_PATH.value(request.path_params["instant"]))
@@ -212,7 +214,7 @@ class Application:
         return bytes(body)
 
     def _table(self, request: Request, *, attended: bool = True) -> Watched:
-        """The table that is asked about; ``attended``: somebody looks on, so it is looked at more often."""
+        """Return the requested table; ``attended``: somebody watches it, so it is polled more often."""
         name = request.path_params["table"]
         if attended:
             self._asked_at = self._env.monotonic()
@@ -224,10 +226,12 @@ class Application:
         return self._tables[name]
 
     async def _call(self, call: Any) -> Any:
-        """Answer on one of a bounded number of threads, within a bounded time."""
+        """Run a call on one of a bounded number of threads, within a bounded time."""
         waiting = self._threads.statistics().tasks_waiting
         if self._draining or waiting >= self.limits.calls_waiting or self._hangs():
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "the server is busy or stops; ask again in a second")
+        # A thread cannot be stopped. The event shows when an abandoned call ends after all, so that it stops counting as
+        # hung.
         ended = threading.Event()
 
         def run() -> Any:
@@ -246,7 +250,7 @@ class Application:
             raise HTTPException(HTTPStatus.GATEWAY_TIMEOUT, message) from None
 
     def _hangs(self) -> bool:
-        """Whether as many calls as there may be have had no answer: more of them would only pile up."""
+        """Return whether as many abandoned calls as allowed still run: more would only pile up."""
         self._hung = [each for each in self._hung if not each.is_set()]
         return len(self._hung) >= self.limits.calls
 
@@ -257,6 +261,7 @@ class Application:
             raise HTTPException(
                 HTTPStatus.SERVICE_UNAVAILABLE, "too many live views are open; close one, or ask again in a second"
             )
+        # A HEAD request must not open a stream that never ends.
         if request.method == "HEAD":
             return Response(media_type="text/event-stream")
         return StreamingResponse(
@@ -283,7 +288,7 @@ class Application:
 
 
 async def _until(event: asyncio.Event, seconds: float) -> bool:
-    """True when it came within so many seconds."""
+    """Wait for the event; return False if it did not come within that many seconds."""
     try:
         await asyncio.wait_for(event.wait(), seconds)
         return True
@@ -327,7 +332,7 @@ async def _fault(request: Request, error: Exception) -> Response:
 
 
 def named(tables: Sequence[str]) -> dict[str, str]:
-    """URLs by name, of what ``--table`` was given: a URL, whose last part is the name, or NAME=URL.
+    """Return URLs by name from ``--table`` arguments: a URL, whose last part is the name, or NAME=URL.
 
     Raises:
         InputError: two have one name, or one has none.

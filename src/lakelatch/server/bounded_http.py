@@ -1,6 +1,6 @@
-"""HTTP that waits neither for a request's head nor for a reader longer than it should; uvicorn itself waits for ever.
+"""HTTP with limits on the wait for a request's head and for a slow reader; uvicorn itself waits for ever.
 
-What cannot be read as HTTP, and what is one request too many, is answered as everything else is: in JSON.
+Malformed HTTP, and requests over the limit, are answered in JSON like everything else.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class BoundedHttp(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        # Beyond this even an answer would cost too much; up to here each gets one, from `Guard`.
         if len(self.connections) > 4 * self.limits.connections:
             transport.abort()
         self._wait_for_head()
@@ -48,6 +49,7 @@ class BoundedHttp(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
+        # uvicorn waits for a slow reader as long as it takes. This closes its connection instead.
         if self._reader is None:
             self._reader = self.loop.call_later(self.limits.write_s, self.transport.abort)
 
@@ -60,16 +62,18 @@ class BoundedHttp(H11Protocol):
         super().connection_lost(exc)
 
     async def _counted(self, app: Any, scope: Any, receive: Any, send: Any) -> None:
-        # Not uvicorn's own limit, whose answer is plain text.
+        # uvicorn has a limit of its own, but answers in plain text.
         scope[CROWDED] = max(len(self.connections), len(self.tasks)) > self.limits.connections
         await app(scope, receive, send)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP, and close. Called where h11's error is handled."""
+        """Answer malformed HTTP, and close. Called while h11's error is handled."""
         error = sys.exc_info()[1]
         status = HTTPStatus(getattr(error, "error_status_hint", HTTPStatus.BAD_REQUEST))
         if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.disconnected = True  # what is being answered reads no more, and sends nothing into this answer
+            self.cycle.disconnected = (
+                True  # the request being answered reads no more, and sends nothing into this answer
+            )
             self.cycle.message_event.set()
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             told = refusal(status, f"this cannot be read as an HTTP request: {error or msg}")
@@ -83,7 +87,7 @@ class BoundedHttp(H11Protocol):
         self.transport.close()
 
     def _wait_for_head(self) -> None:
-        """Each request has a time limit of its own for its head, however slowly the bytes of it drip."""
+        """Limit the time for each request's head, however slowly its bytes arrive."""
         idle = self.cycle is None or self.cycle.response_complete
         if idle and self._head is None and not self.transport.is_closing():
             self._head = self.loop.call_later(self.limits.headers_s, self.transport.abort)
@@ -92,7 +96,7 @@ class BoundedHttp(H11Protocol):
 
 
 def _stopped(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
-    """None, when the timer will not go off any more."""
+    """Cancel the timer and return None."""
     if timer is not None:
         timer.cancel()
     return None

@@ -1,4 +1,4 @@
-"""A server in the process of a writer: it takes the markers of its tasks, and shows its table."""
+"""A server in a writer's process: it takes the markers of its tasks, and shows its table."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ class _Running:
 
 
 class Embedded:
-    """For `lakelatch.open(url, markers=Embedded())`: starts with the first write, and is drained when the table closes.
+    """The argument of `lakelatch.open(url, markers=Embedded())`: it starts with the first write, and drains when the table
+    closes.
 
     Args:
-        host: a name or address of this machine, where it listens. Workers on other machines want one that they can reach.
+        host: a name or address of this machine to listen on; workers on other machines must be able to reach it.
         certificate: and ``key``: files for TLS, as PEM.
-        authority_file: what workers check the certificate by, unless their machines trust it.
-        plain: listen beyond this machine without TLS; who can listen to the network can then announce files.
+        authority_file: the authority by which workers verify the certificate, unless their machines trust it.
+        plain: listen beyond this machine without TLS; anyone who can read the network can then announce files.
 
     One instance may serve several tables, each on a port of its own. Where it cannot start, markers are put directly and a
     warning says why.
@@ -58,25 +59,26 @@ class Embedded:
         self._mutex = threading.Lock()
 
     def desk(self, store: Store, env: Environment) -> MarkerDesk | None:
-        """See `MarkerService`."""
+        """Implement `MarkerService`."""
         with self._mutex:
             if store.url not in self._running:
                 try:
                     self._running[store.url] = self._start(store, env)
                 except (LakeLatchError, ImportError, OSError) as e:
                     _log.warning("no server takes the markers of %s, which are put directly: %s", store.url, e)
+                    # Remembered, so that each write does not try to start it again.
                     self._running[store.url] = None
             running = self._running[store.url]
             return running.markers.desk(store, env) if running is not None else None
 
     def link(self, store_url: str) -> str | None:
-        """The dashboard's link, with the token; None while no server runs for this table."""
+        """Return the dashboard's link, with the token; None while no server runs for this table."""
         with self._mutex:
             running = self._running.get(store_url)
         return f"{running.server.url}/?token={running.access.token}" if running is not None else None
 
     def close(self, store: Store) -> None:
-        """The server answers what was asked, and ends."""
+        """Stop the table's server after it has answered open requests."""
         with self._mutex:
             running = self._running.pop(store.url, None)
         if running is not None:
@@ -97,6 +99,7 @@ class Embedded:
             server = Server(application, address, listening=lambda _url: started.set())
             thread = threading.Thread(target=server.run_here, name="lakelatch-server", daemon=True)
             thread.start()
+            # The server thread reports only success, so a failure shows as a wait that is too long.
             if not started.wait(_START_S):
                 server.should_exit = True
                 raise OSError(f"it did not start within {_START_S:g} s")

@@ -1,6 +1,6 @@
-"""What can be asked of the server, each with its parameters; `described` says the same as OpenAPI.
+"""The endpoints of the server with their parameters; `described` returns them as OpenAPI.
 
-A parameter that is not declared is refused, and so is one that is given twice: a misspelled one must not pass for none.
+An undeclared parameter is refused, and so is a repeated one: a misspelled parameter must not be ignored silently.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TEXT_MAX = 1000
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a query; a number where it has bounds, else a text."""
+    """One parameter of a query; a number if it has bounds, else a text."""
 
     name: str
     means: str
@@ -35,7 +35,7 @@ class Parameter:
     pattern: str = ""
 
     def value(self, given: str) -> int | str:
-        """What was given. `InputError` when it is no such thing."""
+        """Return the parsed value. Raises `InputError` if it is invalid."""
         if self.least is None or self.most is None:
             if len(given) > _TEXT_MAX or (self.pattern and not re.fullmatch(self.pattern, given, re.ASCII)):
                 raise InputError(f"{self.name} is {given[:60]!r}; give {self.means}")
@@ -45,7 +45,7 @@ class Parameter:
         return int(given)
 
     def schema(self) -> dict[str, Any]:
-        """As JSON schema."""
+        """Return it as JSON schema."""
         if self.least is not None:
             shape: dict[str, Any] = {"type": "integer", "minimum": self.least, "maximum": self.most}
         else:
@@ -57,7 +57,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One question about a table: ``call`` answers it, on a thread of its own.
+    """One question about a table; ``call`` answers it, on a thread of its own.
 
     Attributes:
         path: below ``/api/v1/tables/{table}``.
@@ -72,7 +72,7 @@ class Endpoint:
 
     @property
     def instant(self) -> bool:
-        """Whether the path names an instant."""
+        """True if the path names an instant."""
         return "{instant}" in self.path
 
 
@@ -157,7 +157,7 @@ ENDPOINTS = (
 
 
 def values(query: bytes, parameters: Sequence[Parameter]) -> dict[str, Any]:
-    """The parameters of a query, with their defaults. `InputError` names what is wrong."""
+    """Return the parameters of a query, with their defaults. Raises `InputError` that names the mistake."""
     known = {each.name: each for each in parameters}
     found: dict[str, Any] = {each.name: each.default for each in parameters}
     try:
@@ -168,6 +168,7 @@ def values(query: bytes, parameters: Sequence[Parameter]) -> dict[str, Any]:
     for name, text in given:
         if name not in known:
             raise InputError(f"there is no parameter {name[:60]!r} here; there are {', '.join(known) or 'none'}")
+        # Programs disagree on which of two values counts.
         if names.count(name) > 1:
             raise InputError(f"{name} is given {names.count(name)} times; give it once")
         found[name] = known[name].value(text)
@@ -186,7 +187,7 @@ _ANNOUNCED = {
 
 
 def announced_in(body: bytes) -> list[str]:
-    """The names of markers that a request brings. `InputError` when it brings anything else."""
+    """Return the marker names in a request's body. Raises `InputError` for any other body."""
     try:
         found = json.loads(body)
         names = found["markers"]
@@ -202,7 +203,7 @@ def announced_in(body: bytes) -> list[str]:
 
 
 def described(tables: Sequence[str]) -> dict[str, Any]:
-    """The API as an OpenAPI document."""
+    """Return the API as an OpenAPI document."""
     paths: dict[str, Any] = {
         "/healthz": _path("Whether the server runs; needs no token", ("status",), free=True),
         "/api/v1/tables": _path("The tables that this server watches", ("tables",)),

@@ -1,4 +1,4 @@
-"""What every request passes: limits of size and rate, the token, and the headers that every answer bears."""
+"""The checks on every request: limits of size and rate, the token, and the headers of every answer."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
     from ..environment import Environment
 
-CROWDED = "lakelatch.crowded"  # in the scope of a request that is one of too many
+CROWDED = "lakelatch.crowded"  # in the scope of a request over the connection limit
 _PEERS_MAX = 4096
 _MARKERS = re.compile(r"/api/v1/tables/([^/]+)/markers/[^/]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one client, and all of them, may ask of the server.
+    """The limits on one client, and on all of them together.
 
     Attributes:
-        body_bytes: of a request.
-        requests_s: a client's requests a second with the token, and as many without it to what needs none; twice as many at once.
-        markers_s: likewise, those that announce files.
-        markers_answer_s: after so long one of these gets 503.
-        failures_s: a client's requests a second with a wrong token.
-        connections: at once; ``streams`` of these may be live views.
-        calls: how many look at tables at a time; ``calls_waiting`` more may wait for that.
-        answer_s: after so long a request gets 504.
-        headers_s: so long a client may take to send a request's head.
-        write_s: so long a client may let an answer lie unread.
-        drain_s: so long requests may go on when the server is told to stop.
+        body_bytes: the size of a request's body.
+        requests_s: requests per second of a client with the token, and as many without it where none is needed; bursts double.
+        markers_s: the same for requests that announce files.
+        markers_answer_s: seconds until such a request gets 503.
+        failures_s: a client's requests per second with a wrong token.
+        connections: open connections; ``streams`` of these may be live views.
+        calls: calls that read tables at the same time; ``calls_waiting`` more may wait.
+        answer_s: seconds until a request gets 504.
+        headers_s: seconds that a client may take to send a request's head.
+        write_s: seconds that a client may leave an answer unread.
+        drain_s: seconds that requests may go on after the server is asked to stop.
     """
 
     body_bytes: int = 1 << 20
@@ -58,15 +58,16 @@ class Limits:
 
 
 class _Rates:
-    """A bucket for each client: it fills at so many a second and holds twice as many."""
+    """A token bucket for each client: it fills at ``per_s`` a second and holds twice as many."""
 
     def __init__(self, env: Environment, per_s: float) -> None:
         self._env, self._per_s = env, per_s
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, peer: str) -> float:
-        """Seconds to wait until there is room; 0 when there was some, which is taken."""
+        """Take one and return 0, or return the seconds to wait until there is one."""
         now, most = self._env.monotonic(), 2 * self._per_s
+        # Popped and stored again, so that the first entry is always the client that was silent longest.
         left, at = self._left.pop(peer, (most, now))
         left = min(most, left + (now - at) * self._per_s)
         wait_s = 0.0 if left >= 1.0 else (1.0 - left) / self._per_s
@@ -99,7 +100,7 @@ class Guard:
                 for name, value in self._headers.items():
                     headers.setdefault(name, value)
                 if has_body:
-                    headers["connection"] = "close"  # what nobody reads must not pass for the next request
+                    headers["connection"] = "close"  # an unread body must not be parsed as the next request
             await send(message)
 
         await (self._refused(scope) or self._app)(scope, receive, send_on)
@@ -109,7 +110,7 @@ class Guard:
             return refusal(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections; ask again in a second", retry_s=1.0)
         peer = scope["client"][0] if scope.get("client") else ""
         announced = _MARKERS.fullmatch(scope["path"]) if scope["method"] == "POST" else None
-        # The token first: who has it is kept out neither by a flood of those without it, nor by those who guess.
+        # The token is checked first, so that a flood of requests without it, or with guesses, does not lock out its owner.
         known = self._knows(scope, announced[1] if announced else "")
         if not known and scope["path"] != "/healthz":
             if wait_s := self._failures.take(peer):
@@ -131,7 +132,7 @@ class Guard:
         return None
 
     def _knows(self, scope: Scope, marked: str) -> bool:
-        """Whether a request bears what lets it do this; ``marked``: the table whose files it announces."""
+        """Return whether a request's credentials allow it; ``marked``: the table whose files it announces."""
         headers, access = scope["headers"], self._access
         return (
             access.bears(headers)

@@ -1,7 +1,7 @@
-"""One stretch of time as lanes, one a writer, with no more detail than fits a picture. Pure.
+"""One stretch of time as lanes, one per writer, with no more detail than fits a picture. Pure.
 
-A lane has its transactions one by one (``spans``) or, when there are more than anybody could tell apart, counts in equal
-steps of time (``bins``). So a page with 100,000 instants gets as few shapes as one with a hundred.
+A lane has its transactions one by one (``spans``) or, if there are too many to distinguish, counts in equal steps of time
+(``bins``). So a page with 100,000 instants draws as few shapes as one with a hundred.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _BAD = frozenset({"lost", "rolled back", "aborted", "taken back"})
 
 
 def stretch(ledger: Ledger, since_ms: int | None, until_ms: int | None, *, now_ms: int) -> tuple[int, int]:
-    """From when to when: as asked, or the newest few hundred transactions; from 0 on: from the first that is known.
+    """Return begin and end: as requested, or those of the newest few hundred transactions; ``since_ms`` 0 begins at the first
+    one.
 
     Raises:
         InputError: it ends before it begins.
@@ -33,7 +34,7 @@ def stretch(ledger: Ledger, since_ms: int | None, until_ms: int | None, *, now_m
         first = min((each.begin_ms for each in newest), default=until)
         ends = [each.end_ms for each in newest if each.end_ms is not None]
         if until_ms is None and ends and len(ends) == len(newest):
-            # Nothing goes on: what there was fills the picture, and not the time since.
+            # Nothing is open: end the picture shortly after the last transaction, not now.
             until = min(until, max(ends) + max((max(ends) - first) // 20, 5000))
         since = min(first, until - _LEAST_MS)
     elif since_ms == 0:
@@ -56,14 +57,14 @@ def picture(
     skip: int = 0,
     writer: str = "",
 ) -> dict[str, Any]:
-    """The lanes that were busy between two moments, the one that was busy last first.
+    """Return the lanes that were busy between two moments, the one that was busy last first.
 
     Args:
-        ledger: what is known.
+        ledger: the table's transactions.
         holds: by writer, when it was seen to hold the table's lock.
         since_ms: the beginning, in milliseconds since the epoch; ``until_ms`` the end.
-        now_ms: open transactions go on until here.
-        lanes: how many at most; ``skip`` so many of the first.
+        now_ms: open transactions are drawn until here.
+        lanes: how many at most; ``skip`` leaves out that many of the first.
         writer: only lanes with this in their name.
     """
     wanted = writer.casefold()
@@ -109,8 +110,9 @@ def picture(
 
 
 def _detailed(chosen: list[tuple[int, str, list[Span]]]) -> set[str]:
-    """The lanes that are shown one by one: those with the fewest first, as long as there is room."""
+    """Return the lanes shown in detail: the ones with the fewest transactions first, as long as there is room."""
     left, found = SHAPES, set()
+    # Small lanes first: the most lanes get their details.
     for _, name, seen in sorted(chosen, key=lambda item: len(item[2])):
         left -= len(seen)
         if left < 0:
@@ -120,7 +122,7 @@ def _detailed(chosen: list[tuple[int, str, list[Span]]]) -> set[str]:
 
 
 def _count(bins: list[list[int]], span: Span, since_ms: int, step: float) -> None:
-    """An ended one counts where it ended, an open one where it began."""
+    """Count a transaction where it ended, or where it began if it is open."""
     place = int(((span.begin_ms if span.end_ms is None else span.end_ms) - since_ms) / step)
     if 0 <= place < len(bins):
         bins[place][0 if span.outcome in _GOOD else 1 if span.outcome in _BAD else 2] += 1
@@ -147,7 +149,7 @@ def _lane(
 
 
 def _again(seen: list[Span]) -> Iterable[tuple[Span, Span]]:
-    """Two attempts of one work, one after the other: what lies between them was waited for."""
+    """Yield pairs of consecutive attempts of one piece of work: the time between them was waiting."""
     before: dict[int, Span] = {}
     for each in sorted(seen, key=lambda span: (span.begin_ms, span.instant)):
         previous = before.get(each.age)
@@ -157,7 +159,7 @@ def _again(seen: list[Span]) -> Iterable[tuple[Span, Span]]:
 
 
 def _arrows(ledger: Ledger, shown: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """From each loser to its winner, the newest first, where both can be seen."""
+    """Return arrows from each loser to its winner, newest first, where both are visible."""
     seen = {span["instant"] for lane in shown for span in lane["spans"] or ()}
     lost = [ledger.spans[name] for name in seen if ledger.spans[name].winner in seen]
     lost.sort(key=lambda span: span.instant, reverse=True)
@@ -165,7 +167,7 @@ def _arrows(ledger: Ledger, shown: list[dict[str, Any]]) -> list[dict[str, str]]
 
 
 def span_json(span: Span) -> dict[str, Any]:
-    """Plain values."""
+    """Return plain values."""
     return {
         "instant": span.instant,
         "operation": span.operation,

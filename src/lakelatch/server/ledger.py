@@ -1,7 +1,7 @@
-"""What one table's log adds up to for people who look on: each transaction as a stretch of time, and counts. Pure.
+"""The transactions and counts of one table's log, for observers: each transaction is a stretch of time. Pure.
 
-The log has no clock. A begin bears T and a commit C, which are times; a loss says how long it took; of another end only
-that it came after the largest time before it, unless somebody saw it happen.
+The log has no clock. A begin has T and a commit C, which are times; a loss has its duration. Any other end is only known to
+come after the largest time before it, unless the server saw it being written.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ..occ.entries import Begin, Commit, End, LogEntry, Open
 from ..occ.log import LogState
 
 SPANS_MAX = 250_000
-EARLIER = "(before the log)"  # the lane of what the log tells nothing of
+EARLIER = "(before the log)"  # the lane of transactions that the log does not contain
 REASONS_MAX = 40
-_WAITED = "it waits for its turn"  # the abort of a transaction that begins anew later (`occ.turns`)
+_WAITED = "it waits for its turn"  # the abort of a transaction that begins again later (`occ.turns`)
 _VARIES = re.compile(r"\s*\([^)]*\)|(?<=has reserved ).*(?= and goes first)|(?<=under isolation ).*")
 
 
@@ -31,11 +31,11 @@ class Span:
     Attributes:
         end_ms: None while it is open.
         outcome: ``open``, ``planned``, ``landed``, ``merged`` (landed after it was merged again), ``lost``, ``waited`` (ended to
-            begin anew when it was its turn), ``aborted``, ``rolled back`` or ``taken back`` (by a restore).
-        winner: T of the one that it lost against.
-        age: what all attempts of one work have in common; ``attempt`` counts them from 1.
-        service: it rearranges or removes files, and changes no row.
-        exact: False where the end is only known to be not earlier.
+            begin again at its turn), ``aborted``, ``rolled back`` or ``taken back`` (by a restore).
+        winner: T of the transaction that it lost against.
+        age: shared by all attempts of one piece of work; ``attempt`` counts them from 1.
+        service: True if it rearranges or removes files, and changes no row.
+        exact: False if its end is only known not to be earlier.
     """
 
     instant: str
@@ -56,13 +56,13 @@ class Span:
 
 
 class Ledger:
-    """All that is known of a table's transactions; fed by one thread.
+    """The known transactions of a table; fed by one thread.
 
     Attributes:
-        state: of the log at the last entry.
-        slot: of that entry.
-        counts: of ended transactions by (outcome, operation).
-        conflicts: of losses by reason; ``wasted_s`` is what they cost together.
+        state: the log's state at the last entry.
+        slot: the slot of that entry.
+        counts: ended transactions by (outcome, operation).
+        conflicts: losses by reason; ``wasted_s`` is their total duration.
     """
 
     def __init__(self) -> None:
@@ -73,10 +73,10 @@ class Ledger:
         self.counts: Counter[tuple[str, str]] = Counter()
         self.conflicts: Counter[str] = Counter()
         self.wasted_s = 0.0
-        self._attempts: dict[tuple[int, str], int] = {}  # by age and writer: several may have begun at one slot
+        self._attempts: dict[tuple[int, str], int] = {}  # by age and writer: several may begin at one slot
 
     def apply(self, entry: LogEntry, *, seen_ms: int | None = None) -> Span | None:
-        """Add the next entry; returns the transaction that it changed. ``seen_ms``: when it was put, where that was seen."""
+        """Add the next entry; return the transaction that it changed. ``seen_ms``: when it was written, if that was seen."""
         span = None
         match entry:
             case Begin():
@@ -88,12 +88,13 @@ class Ledger:
             case Open():
                 for begin in entry.open:
                     self._begin(begin)
+        # Applied last, because the cases above need the transaction's begin, which an end removes from the state.
         self.state.apply(entry)
         self.slot = entry.slot
         return span
 
     def add_earlier(self, instants: Iterable[Instant]) -> None:
-        """Completed instants that the log does not tell of (any more), of whom nobody knows the writer."""
+        """Add completed instants that the log does not contain (any more); their writer is unknown."""
         found = []
         for each in instants:
             if each.requested in self.spans or not each.completed:
@@ -113,13 +114,14 @@ class Ledger:
             del self.lanes[EARLIER]
 
     def newest(self, limit: int, *, before: str = "") -> list[Span]:
-        """The newest transactions by T, newest first; ``before``: only older ones."""
+        """Return the newest transactions by T, newest first; ``before``: only older ones."""
         names = sorted(self.spans)
         end = bisect_left(names, before) if before else len(names)
         return [self.spans[name] for name in reversed(names[max(end - limit, 0) : end])]
 
     def _begin(self, entry: Begin) -> Span:
         known = self.spans.get(entry.instant)
+        # A new epoch lists open transactions again.
         if known is not None and known.age == entry.age:
             return known
         outcome = "planned" if entry.plan is not None else "open"
@@ -131,6 +133,7 @@ class Ledger:
         )  # fmt: skip
         self.spans[entry.instant] = span
         self.lanes[entry.writer].append(span)
+        # Forgetting copies everything, so it happens once per tenth of the limit, not per transaction.
         if len(self.spans) > 1.1 * SPANS_MAX:
             self._forget()
         return span
@@ -173,7 +176,7 @@ class Ledger:
         self.counts[outcome, span.operation] += 1
 
     def _reason(self, rule: str) -> str:
-        """The rule without what is different each time: it labels a metric, of which there must not be many."""
+        """Return the rule without its variable parts: it labels a metric, which must not have many labels."""
         found = " ".join(_VARIES.sub("", rule).split()) or "unknown"
         return found if found in self.conflicts or len(self.conflicts) < REASONS_MAX else "another"
 

@@ -1,7 +1,7 @@
-"""The entries of a log on a store with long ways: read by several threads before they are asked for, and kept.
+"""Entries of a log on a remote store: prefetched by several threads, and cached.
 
-An entry never changes, so what was read once needs no request again. Thirty milliseconds each would make five minutes of a
-log of ten thousand entries, at the server's start and again for each `why`.
+An entry never changes, so a cached one needs no request. At thirty milliseconds each, a log of ten thousand entries would
+take five minutes, at the server's start and again for each `why`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _THREADS, _AHEAD = 16, 256
 
 
 class LogBodies:
-    """Reads entries of one log. For one thread, except `entries`."""
+    """A reader of one log's entries. For one thread, except `entries`."""
 
     def __init__(self, store: Store, *, kept_bytes: int = 64 << 20) -> None:
         self._store, self._kept_bytes = store, kept_bytes
@@ -32,7 +32,7 @@ class LogBodies:
 
     @contextmanager
     def ahead(self) -> Iterator[None]:
-        """Inside, what is there now is read by many threads, in the order in which it will be asked for."""
+        """Prefetch the existing entries inside the block, by many threads, in the order in which they will be read."""
         if not self._far:
             yield
             return
@@ -50,21 +50,22 @@ class LogBodies:
                 self._pool = None
 
     def body(self, path: str) -> bytes | None:
-        """An entry's bytes; None when there is none."""
+        """Return an entry's bytes; None if there is none."""
         while self._pool is not None and self._paths and len(self._coming) < _AHEAD:
             each = self._paths.popleft()
             self._coming[each] = self._pool.submit(self._store.body, each)
         coming = self._coming.pop(path, None)
-        # What was not there when it was fetched may be by now.
+        # An entry that was missing when it was prefetched may exist by now.
         found = (coming.result() if coming else None) or self._store.body(path)
         if found is not None and self._far:
             self._size += len(found)
+            # Too large to keep: from here on nothing is complete, so `entries` returns None.
             self._kept = self._kept if self._size <= self._kept_bytes else {}
             self._kept[path] = found
         return found
 
     def entries(self) -> list[Single] | None:
-        """All entries that were read, in order; None where they are not kept, or not all of them are."""
+        """Return all entries that were read, in order; None if they are not all cached."""
         if not self._far or self._size > self._kept_bytes:
             return None
         return [each for path, body in list(self._kept.items()) for each in singly(decode(body, path))]

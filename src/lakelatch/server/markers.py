@@ -1,14 +1,14 @@
-"""Takes the markers of one table's transactions: many requests become few writes of lists, and none is answered before
-its markers stand.
+"""Markers of one table's transactions, written in batches: many requests become few writes of lists, and a request is
+answered only once its markers are stored.
 
-    request    its names wait in the batch of their transaction
-    interval   a batch is handed to the next list that nobody is writing; the first one after a quiet while at once
-    write      the list as it was and the batch, put as one object if it is still the one that was read
-    answer     to all requests whose names are in it; the names of a failed write are forgotten, and asked for again
+    request    its names join the batch of their transaction
+    interval   a batch goes to the next list that is not being written; the first one after a quiet while goes at once
+    write      the list as it was and the batch, put as one object if the list is still the one that was read
+    answer     to all requests with names in it; the names of a failed write are forgotten, and requested again
 
-What stands is read when a transaction is first heard of, so a server that is killed and started again knows what the
-last one did, and two servers for one table add to each other's lists without losing a name. A name that a cleaner has
-struck out does not come back: the write of its list fails then, and the list is read again.
+The stored lists are read when a transaction is first mentioned. So a restarted server continues where the killed one stopped,
+and two servers for one table extend each other's lists without losing a name. A name that a cleaner removed does not come
+back: the write of its list fails then, and the list is read again.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _TRIES = 50
-_KEPT = 64  # transactions that nobody asks of any more
+_KEPT = 64  # cached transactions
 _INFIX = ".marker."
 
 
 class BusyError(Exception):
-    """More is waiting than there may be; to be asked again later, or put directly."""
+    """Too many markers are waiting. Retry later, or put them directly."""
 
 
 @dataclass(slots=True)
 class _Batch:
-    """Names that are to be written together; ``done`` when they stand."""
+    """Names to be written together; ``done`` is set when they are stored."""
 
     done: asyncio.Future[None]
     names: dict[str, None] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class _Batch:
 
 @dataclass(frozen=True, slots=True)
 class _List:
-    """A list as it was last seen; without a tag there is none. ``doubtful``: a write of it has failed, or has it not?"""
+    """A list as it was last read; ``tag`` None: it does not exist. ``doubtful``: the outcome of its last write is unknown."""
 
     path: str
     names: tuple[str, ...] = ()
@@ -58,12 +58,12 @@ class _List:
 
     @property
     def name(self) -> str:
-        """What it is called in its folder."""
+        """The name in its folder."""
         return self.path.rpartition("/")[2]
 
 
 class _Transaction:
-    """What is known of the markers of one transaction."""
+    """The known markers of one transaction."""
 
     def __init__(self, instant: str) -> None:
         self.folder = f"{MARKERS}/{instant}"
@@ -82,9 +82,9 @@ class MarkerBook:
     """The markers of one table. Everything but its writes runs on the event loop's thread.
 
     Args:
-        interval_s: between two batches of a transaction.
-        lists: how many a transaction has, and so how many are written at a time.
-        waiting_max: names that may wait for the store, of all transactions.
+        interval_s: seconds between two batches of a transaction.
+        lists: how many a transaction has, and so how many can be written at the same time.
+        waiting_max: names of all transactions that may wait for the store.
     """
 
     def __init__(self, store: Store, *, interval_s: float = 0.05, lists: int = 20, waiting_max: int = 200_000) -> None:
@@ -95,13 +95,13 @@ class MarkerBook:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def add(self, instant: str, names: Sequence[str]) -> list[str]:
-        """These markers stand when this returns: the list of each. Those that stand already cost nothing.
+        """Store these markers; return the list of each. Markers that are already stored cost nothing.
 
         Raises:
-            InputError: a name is none of a data file of this transaction.
-            RolledBackError: the transaction has no sign of life, so it is over or never was.
-            BusyError: too many are waiting.
-            StorageError: the store refuses, or gives no answer.
+            InputError: a name is not that of a data file of this transaction.
+            RolledBackError: the transaction has no heartbeat, so it has ended or never existed.
+            BusyError: too many markers are waiting.
+            StorageError: the store refuses or gives no answer; retry.
         """
         for name in names:
             _refuse(instant, name)
@@ -113,6 +113,7 @@ class MarkerBook:
                 f"{self._waiting:,} markers wait to be written; ask again in a second, or put them directly"
             )
         for name in fresh:
+            # A name that is already on its way is waited for, not written twice.
             batch = txn.waiting.get(name)
             if batch is None:
                 if txn.next is None:
@@ -123,6 +124,7 @@ class MarkerBook:
             batches[id(batch)] = batch
         self._hand_out(txn)
         for batch in batches.values():
+            # Shielded, because a client that leaves must not cancel the batch of others.
             await asyncio.shield(batch.done)
         try:
             return [txn.known[name] for name in names]
@@ -130,7 +132,7 @@ class MarkerBook:
             raise RolledBackError(f"markers of {instant} were removed: it is over", instant=instant) from None
 
     async def settled(self) -> None:
-        """Everything that was handed out is written, or has failed."""
+        """Wait until every batch handed out is written, or has failed."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -140,6 +142,7 @@ class MarkerBook:
         txn = self._known.setdefault(instant, _Transaction(instant))
         self._known.move_to_end(instant)
         async with txn.reading:
+            # One request reads the lists; others of the transaction wait for it and use the result.
             if not txn.read:
                 try:
                     txn.lists, txn.typed = await self._in_thread(partial(self._read, txn.folder, instant))
@@ -158,7 +161,7 @@ class MarkerBook:
         there = self._store.names(folder)
         lists = {number: _List(f"{folder}/MARKERS{number}") for number in range(self._count)}
         for name in there:
-            if is_list(name):  # more than ours, where the last server had more
+            if is_list(name):  # perhaps more lists than ours, if the last server had more
                 number = int(name.removeprefix("MARKERS"))
                 lists[number] = self._seen(f"{folder}/{name}")
         return [each for _, each in sorted(lists.items())], any(
@@ -172,9 +175,9 @@ class MarkerBook:
     # --- batches ---------------------------------------------------------------------------------------------
 
     def _hand_out(self, txn: _Transaction) -> None:
-        """The batch that waits goes to a free list, when the interval is over."""
+        """Hand the waiting batch to a free list, once the interval is over."""
         if txn.next is None or txn.timer is not None or not txn.free:
-            return  # the end of a write comes here again
+            return  # the end of a write calls this again
         loop = asyncio.get_running_loop()
         wait_s = txn.handed_at + self._interval_s - loop.time()
         if wait_s > 0:
@@ -192,17 +195,18 @@ class MarkerBook:
     async def _write(self, txn: _Transaction, number: int, batch: _Batch) -> None:
         before = txn.lists[number]
         try:
+            # The type file marks the folder as one with lists, so it comes before the first list.
             if not txn.typed:
                 await self._in_thread(partial(put_type, self._store, txn.folder))
                 txn.typed = True
             now = await self._in_thread(partial(self._extended, before, tuple(batch.names)))
-        except Exception as error:  # noqa: BLE001 - whoever waits for the batch is told
+        except Exception as error:  # noqa: BLE001 - every request that waits for the batch gets it
             batch.done.set_exception(error)
-            batch.done.exception()  # also when they are all gone
+            batch.done.exception()  # marks it as retrieved, in case all clients have left
             txn.lists[number] = replace(before, doubtful=True)
         else:
             txn.lists[number] = now
-            if now.names[: len(before.names)] != before.names:  # somebody has struck names out, or a list
+            if now.names[: len(before.names)] != before.names:  # a cleaner removed names, or the list
                 txn.known = {name: of for name, of in txn.known.items() if of != now.name}
                 txn.known.update(dict.fromkeys(now.names, now.name))
             else:
@@ -216,16 +220,16 @@ class MarkerBook:
             self._hand_out(txn)
 
     def _extended(self, kept: _List, names: tuple[str, ...]) -> _List:
-        """The list with these names, whoever has changed it meanwhile."""
+        """Write the list with these names added, retrying after concurrent changes; return it as stored."""
         cause, had = "others change it again and again", kept.tag
         for again in range(_TRIES):
             if again or kept.doubtful:
                 kept = self._seen(kept.path)
-                if kept.tag is None and had is not None:  # a cleaner was here
+                if kept.tag is None and had is not None:  # a cleaner has removed the list
                     _refuse_if_over(self._store, kept.path.split("/")[-2])
             whole = tuple(dict.fromkeys((*kept.names, *names)))
             if whole == kept.names:
-                return kept  # a write of which nothing was heard has done it
+                return kept  # an earlier write without an answer took effect
             if kept.tag is None:
                 put = self._store.put_if_absent(kept.path, encoded(whole), durable=False)
             else:

@@ -1,7 +1,7 @@
-"""Prometheus metrics of the tables that the server watches, of all their writers, beside those of this process's locks.
+"""Prometheus metrics of the watched tables and all their writers, and of this process's locks.
 
-Counters are read from the log, so they hold what the log still tells; when its oldest epochs are removed and the server
-starts again they begin lower, which Prometheus takes for a restart.
+Counters are computed from the log, so they cover its present content. After its oldest epochs are removed a restarted server
+starts with lower ones, which Prometheus treats as a counter reset.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _LANDED = ("landed", "merged")
 
 
 def exposition(tables: Sequence[Watched]) -> tuple[bytes, str]:
-    """The text for Prometheus, and its content type."""
+    """Return the text for Prometheus, and its content type."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Tables(tables))
     return generate_latest(registry) + generate_latest(REGISTRY), CONTENT_TYPE_LATEST
 
 
 class _Tables:
-    """Reads each table's state when it is asked."""
+    """A collector that reads each table's state when metrics are scraped."""
 
     def __init__(self, tables: Sequence[Watched]) -> None:
         self._tables = tables
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing: the state is read only when it is wanted."""
+        """Return nothing: the state is read only when it is scraped."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
@@ -54,6 +54,7 @@ class _Tables:
                 _gauge(gauges, table)
                 up = not table.error
             except LakeLatchError as e:
+                # One failing table must not hide the metrics of the others.
                 _log.warning("metrics of table %s are not complete: %s", table.name, e)
                 up = False
             gauges["lakelatch_table_up"].add_metric([table.name], up)

@@ -1,4 +1,4 @@
-"""Runs the application on a socket: loopback unless told, TLS elsewhere, patience with clients within bounds."""
+"""The server process: a socket on loopback by default, TLS elsewhere, and bounded patience for clients."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the server listens.
+    """The address that the server listens on.
 
     Attributes:
-        certificate: a file with the certificate and those that it needs, as PEM; with ``key`` the server speaks TLS.
-        plain: listen beyond this machine without TLS, because something before the server has it.
+        certificate: a file with the certificate and its chain, as PEM; with ``key`` the server speaks TLS.
+        plain: listen beyond this machine without TLS, because a proxy before the server has it.
     """
 
     host: str = "127.0.0.1"
@@ -35,11 +35,11 @@ class Address:
 
     @property
     def secure(self) -> bool:
-        """Whether it speaks TLS."""
+        """True if the server speaks TLS."""
         return bool(self.certificate)
 
     def refuse_unsafe(self) -> None:
-        """Raise `ConfigError` where the token would go over a network for everybody to read."""
+        """Raise `ConfigError` if the token would cross a network unencrypted."""
         if bool(self.certificate) != bool(self.key):
             raise ConfigError("TLS needs both: --tls-cert FILE and --tls-key FILE")
         if self.secure or self.plain or _is_loopback(self.host):
@@ -51,11 +51,12 @@ class Address:
         )
 
     def socket(self) -> socket.socket:
-        """The socket, bound. `ConfigError` when somebody else has the port."""
+        """Return the bound socket. Raises `ConfigError` if the port is taken or the address is unusable."""
         self.refuse_unsafe()
         try:
             family, kind, protocol, _, address = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
             bound = socket.socket(family, kind, protocol)
+            # A restarted server takes its port again while old connections are still closing.
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(address)
         except (OSError, OverflowError) as e:
@@ -76,10 +77,10 @@ def _is_loopback(host: str) -> bool:
 
 
 class Server(uvicorn.Server):
-    """Serves one application until SIGINT or SIGTERM; then it answers what was asked and ends.
+    """A server of one application until SIGINT or SIGTERM; then it answers open requests and ends.
 
     Args:
-        listening: called with the URL when requests are taken.
+        listening: called with the URL once requests are accepted.
     """
 
     def __init__(
@@ -89,12 +90,13 @@ class Server(uvicorn.Server):
         self._socket = address.socket()
         port = self._socket.getsockname()[1]
         host = f"[{address.host}]" if ":" in address.host else address.host
-        application.access.cookie = f"lakelatch-{port}"  # a browser has one for each server of a host
+        application.access.cookie = f"lakelatch-{port}"  # browsers share cookies between the ports of a host
         self.url = f"{'https' if address.secure else 'http'}://{host}:{port}"
         limits = application.limits
         try:
             config = uvicorn.Config(
                 application.asgi,
+                # uvicorn makes the protocol objects itself, so their limits are attributes of a class.
                 http=type("Http", (BoundedHttp,), {"limits": limits, "more_headers": application.headers}),
                 ws="none",
                 lifespan="on",
@@ -124,7 +126,7 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     def run_here(self) -> None:
-        """Serve on this thread until told to stop."""
+        """Serve on this thread until asked to stop."""
         try:
             self.run(sockets=[self._socket])
         finally:

@@ -1,4 +1,4 @@
-"""One table that the server watches: its log as it grows, who holds its lock, and views that are kept until it changes."""
+"""One table that the server watches: its growing log, the holder of its lock, and views cached until it changes."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from ..occ.table import Table
 
 T = TypeVar("T")
-_HOLDS = 2000  # stretches of time in which somebody was seen to hold the lock
+_HOLDS = 2000  # periods of lock ownership that are kept per writer
 _VIEW_MAX_S = 10.0  # engines that bypass the log change a table unseen
 _OPEN_MAX_S = 1.0
-_SEEN_S = 10.0  # a look is at least this often while the server is well
+_SEEN_S = 10.0  # a healthy server polls at least this often
 _log = logging.getLogger("lakelatch.server")
 
 
@@ -40,9 +40,9 @@ class Watched:
     """A table under a name. Reads the table and changes nothing; safe to share between threads.
 
     Attributes:
-        version: grows with every change that people can see.
-        error: why the last look failed; "" when it did not.
-        ready: the log has been read to its head once.
+        version: grows with every change that a user can see.
+        error: the reason why the last poll failed; "" if it did not.
+        ready: True once the log has been read to its head.
     """
 
     def __init__(self, name: str, table: Table) -> None:
@@ -63,21 +63,21 @@ class Watched:
 
     @property
     def url(self) -> str:
-        """Where the table is, without secrets."""
+        """The table's URL, without secrets."""
         return shown(self.table.url) if "@" in self.table.url else self.table.url
 
     # --- following it ----------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Read what is new. One read and one listing when nothing is, and a look at the lock."""
+        """Poll the log and the lock. Without news that costs one read, one listing and one inspection of the lock."""
         asked = self.env.monotonic()
         with self._looking:
             if self._looked_at is not None and self._looked_at > asked:
-                return  # somebody else has looked while this one waited
+                return  # another thread has polled while this one waited
             last, self._looked_at = self._looked_at, self.env.monotonic()
             before = (self._ledger.slot, self.error)
             try:
-                # After a long pause nobody can say when the entries that are new were put.
+                # After a long pause the time at which new entries were written is unknown.
                 self._read_log(seen=last is not None and self._looked_at - last < _SEEN_S)
                 news = self._look_at_lock()
                 self.error = ""
@@ -94,7 +94,7 @@ class Watched:
                 with self._mutex:
                     self._ledger.apply(entry, seen_ms=self._now_ms() if seen and not first else None)
         if first:
-            # What the log does not tell any more; once, since all that follows is in the log.
+            # Transactions that the log does not contain any more. Read once, since all later ones are in the log.
             instants = [*self.table.session.history.instants().values(), *self.table.timeline().completed]
             with self._mutex:
                 self._ledger.add_earlier(instants)
@@ -108,6 +108,7 @@ class Watched:
             if holder is not None and (writer := self._writer_of(holder)):
                 holds = self._holds[writer]
                 since = int(holder.since * 1000)
+                # The same hold as at the last poll: extend it.
                 if holds and holds[-1][0] == since:
                     holds.pop()
                 holds.append((since, int(now * 1000)))
@@ -117,7 +118,7 @@ class Watched:
         return (before and (before.token, before.queue)) != (holder and (holder.token, holder.queue))
 
     def _writer_of(self, holder: Holder) -> str:
-        """The lane of the lock's holder: a lease's reason begins with the writer's name (`occ.session.table_lock`)."""
+        """Return the lane of the lock's holder: a lease's reason begins with the writer's name (`occ.session.table_lock`)."""
         names = [name for name in self._ledger.lanes if holder.reason.startswith(f"{name}: ")]
         return max(names, key=len, default="")
 
@@ -128,12 +129,12 @@ class Watched:
 
     @contextmanager
     def ledger(self) -> Iterator[Ledger]:
-        """What is known of its transactions; nothing is added inside the block."""
+        """Yield the known transactions; none is added inside the block."""
         with self._mutex:
             yield self._ledger
 
     def summary(self) -> dict[str, Any]:
-        """The table in a few numbers."""
+        """Return the table in a few numbers."""
         with self._mutex:
             ledger, state, now = self._ledger, self._ledger.state, self.env.now()
             outcomes: dict[str, int] = defaultdict(int)
@@ -161,14 +162,14 @@ class Watched:
             }  # fmt: skip
 
     def settings(self) -> dict[str, Any]:
-        """The settings that its writers share, without secrets."""
+        """Return the settings that its writers share, without secrets."""
         settings = self._ledger.state.settings
         return settings.to_json() | {"lock": shown(settings.lock)}
 
     def lanes(
         self, *, since_ms: int | None, until_ms: int | None, lanes: int, skip: int, writer: str
     ) -> dict[str, Any]:
-        """`picture` of a stretch of time; of the newest few hundred transactions where no beginning is given."""
+        """Return the `picture` of a stretch of time; without a beginning, of the newest few hundred transactions."""
         with self._mutex:
             now = self._now_ms()
             since, until = stretch(self._ledger, since_ms, until_ms, now_ms=now)
@@ -184,13 +185,13 @@ class Watched:
             )
 
     def timeline(self, *, limit: int, before: str) -> dict[str, Any]:
-        """The newest transactions, newest first."""
+        """Return the newest transactions, newest first."""
         with self._mutex:
             found = [span_json(each) for each in self._ledger.newest(limit, before=before)]
         return {"instants": found, "before": found[-1]["instant"] if len(found) == limit else None}
 
     def lock(self) -> dict[str, Any]:
-        """Who holds the lock, who waits for it, and for how long this server has seen them do so."""
+        """Return the holder of the lock and its waiters, and for how long this server has seen them."""
         with self._mutex:
             holder, now, state = self._holder, self.env.now(), self._ledger.state
             held_by = holder and {
@@ -205,7 +206,7 @@ class Watched:
             }  # fmt: skip
 
     def open(self) -> list[dict[str, Any]]:
-        """The open transactions: those that have reserved first, in the order in which they go."""
+        """Return the open transactions: the ones with a reservation first, by rank."""
         return self._keep("open", (self._ledger.slot,), _OPEN_MAX_S, lambda: [
             self._open_one(*each) for each in queue(self.table.session)
         ])  # fmt: skip
@@ -227,13 +228,13 @@ class Watched:
         }
 
     def markers(self, instant: str, *, limit: int) -> dict[str, Any]:
-        """The data files that a transaction has announced; ``list`` is None for a marker that is an object of its own."""
+        """Return the data files that a transaction has announced; ``list`` is None for a marker that is an object of its own."""
         found = list_markers(self.table.store, instant)
         shown = [{"path": each.path, "io": each.io, "list": each.list or None} for each in found[:limit]]
         return {"markers": shown, "total": len(found)}
 
     def services(self) -> dict[str, Any]:
-        """Plans that wait for somebody to execute them, and readers' leases."""
+        """Return plans that wait for execution, and readers' leases."""
         return self._keep("services", (self._ledger.slot,), _OPEN_MAX_S, self._services)
 
     def _services(self) -> dict[str, Any]:
@@ -249,7 +250,7 @@ class Watched:
         return {"plans": plans, "readers": readers}
 
     def sizes(self) -> dict[str, Any]:
-        """Partitions with their file groups and bytes, the largest first, 200 at most, and the two parts of the timeline."""
+        """Return partitions with file groups and bytes, the 200 largest at most, and the two parts of the timeline."""
         found: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
         for each in self._view().snapshot.file_slices():
             size = found[each.group.partition]
@@ -270,7 +271,7 @@ class Watched:
         }
 
     def _timeline(self) -> dict[str, Any]:
-        """What Hudi's readers list at each look, and what archival has taken out of their way."""
+        """Return the size of the active timeline, which Hudi's readers list each time, and of the archived one."""
         session = self.table.session
         active, archived = session.timeline(), session.history.manifest().files
         return {
@@ -281,7 +282,7 @@ class Watched:
         }
 
     def files(self, *, partition: str | None, limit: int, after: str) -> dict[str, Any]:
-        """The file slices that readers see now, by partition and file id."""
+        """Return the file slices that readers see now, by partition and file id."""
         snapshot = self._view().snapshot
         if partition is not None and partition not in snapshot.partitions():
             raise InputError(f"table {self.name} has no partition {partition!r}")
@@ -302,17 +303,18 @@ class Watched:
         return {"slices": found, "after": found[-1]["group"] if len(chosen) > limit else None}
 
     def why(self, instant: str) -> dict[str, Any]:
-        """What became of a transaction and why, as ``lakelatch why T --json`` tells it."""
+        """Return the outcome of a transaction and its reason, as ``lakelatch why T --json`` prints it."""
         session = self.table.session
         self.look()
         return why(session, session.time_of(instant, "instant"), self._bodies.entries()).to_json()
 
     def _view(self) -> View:
-        self.look()  # so that it is as new as the log
+        self.look()  # so that the view is as new as the log
         return self._keep("view", self._ledger.slot, _VIEW_MAX_S, self.table.view)
 
     def _keep(self, name: str, head: object, max_s: float, make: Callable[[], T]) -> T:
-        """The same answer as before until the log has grown, or for so long; made by one thread while others wait."""
+        """Return the cached answer until the log has grown or ``max_s`` has passed; one thread computes while others wait."""
+        # One lock per answer: a slow one does not hold up others.
         with self._keeping[name]:
             now = self.env.monotonic()
             kept = self._kept.get(name)

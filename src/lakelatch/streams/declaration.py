@@ -179,6 +179,7 @@ def refuse_incomplete(name: Any, said: Mapping[str, Any]) -> None:
         said: each of these arguments and its value.
     """
     usual = {"on_delete": CLEAR, "null": KEEP, "default": None, "merge": None, "foreign_readers": True}
+    # 1 equals True in Python, so types are compared too.
     if other := [what for what, value in said.items() if type(value) is not type(usual[what]) or value != usual[what]]:
         raise InputError(
             f"stream {name!r}: {', '.join(other)} declares something of a stream, and no columns are named; give columns and "
@@ -222,6 +223,7 @@ def _extended(old: Stream, wanted: Stream, table: str, streams: Sequence[Stream]
     asked = {each.column: each.value for each in wanted.defaults if each.column in old.columns}
     # In Python False is 0, and in a table it is not.
     same = all(n in now and now[n] == v and isinstance(now[n], bool) == isinstance(v, bool) for n, v in asked.items())
+    # Name, ordering, deletes and nulls must be as declared; only columns can be added.
     bare = [replace(each, columns=(), defaults=(), merge=()) for each in (old, wanted)]
     merged = tuple(each for each in wanted.merge if each[0] in old.columns) == old.merge
     if bare[0] != bare[1] or not set(old.columns) <= set(wanted.columns) or not (same and merged):
@@ -321,6 +323,7 @@ def scalar(default: Default, kind: pa.DataType) -> pa.Scalar:
     Raises:
         InputError: the type cannot hold it unchanged.
     """
+    # Arrow would convert a number to a boolean, and a boolean to a number.
     fits = isinstance(default.value, str) or pa.types.is_boolean(kind) == isinstance(default.value, bool)
     try:
         if fits:

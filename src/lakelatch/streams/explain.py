@@ -206,6 +206,7 @@ def _apply(
             put(stream.ordering, order, "cleared")
         row.empty(stream)
     else:
+        # The newest ordering values stay: they decide whether later events count.
         row.there, row.cells = False, {}
         for each in streams:
             row.empty(each)

@@ -168,7 +168,7 @@ def _repeated() -> CorruptTableError:
 
 
 class _Unmerged(Exception):
-    """The values of a column cannot be merged for these keys."""
+    """The failure to merge the values of a column for these keys."""
 
     def __init__(self, column: str, keys: pa.Array, why: str) -> None:
         super().__init__(why)

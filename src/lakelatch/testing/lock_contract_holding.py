@@ -53,6 +53,7 @@ class HoldingContract(LockContractBase):
         counter = tmp_path / "counter"
         counter.write_text("0")
         if self.across_processes:
+            # Read, add one and write back: without mutual exclusion some increments are lost.
             command = [sys.executable, "-c", COUNT_UNDER_LOCK, url, key, str(counter), "50"]
             children = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(4)]
             errors = [child.communicate(timeout=PATIENCE_S)[1] for child in children]

@@ -1,4 +1,4 @@
-"""Checks that a merger keeps its declared laws: `hudi.merge.laws`, then random records after the small sets."""
+"""Checks of a merger's declared laws: `hudi.merge.laws`, then random records after the small sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts the threads that a provider starts and leaves behind, in a process where nothing else starts any.
+"""The threads that a provider starts and leaves behind, counted in a process where nothing else starts any.
 
 The test process cannot count them: servers, relays and providers of other tests start threads at any time. The child reads
 the pickled arguments of `threads_of` from its standard input and prints a `Threads` as JSON.

@@ -1,4 +1,4 @@
-"""Histories of runs in the formats of other tools, so that outsiders judge with their own.
+"""Histories of runs in the formats of other tools, so that others can judge with their own.
 
 `perfetto`: lanes at https://ui.perfetto.dev; `hdr`: percentiles, with any reader of HdrHistogram logs; `elle`: isolation.
 """
@@ -16,17 +16,17 @@ from ..results import Results
 
 __all__ = ["FORMATS", "export"]
 
-# What a format makes of a run: bytes, or None where the run has nothing for it.
+# Turns a run into a file's bytes; None if the run has nothing for the format.
 Make = Callable[[list[Operation], dict[str, Any]], bytes | None]
 # format -> (module of this room, suffix of its files)
 FORMATS = {"perfetto": (".perfetto", "pftrace"), "hdr": (".hdr", "hlog"), "elle": (".elle", "edn")}
 
 
 def export(results: Results, formats: Sequence[str] = ()) -> tuple[list[Path], list[str]]:
-    """Write a file for each run and format into the folder ``exports``; the paths, and what was left out and why.
+    """Write a file for each run and format into the folder ``exports``; return the paths, and what was left out and why.
 
     Raises:
-        ConfigError: there is no such format, or one that was asked for by name lacks its package.
+        ConfigError: there is no such format, or one requested by name lacks its package.
     """
     if unknown := [each for each in formats if each not in FORMATS]:
         raise ConfigError(f"there is no format {unknown[0]!r}; there are {', '.join(FORMATS)}")

@@ -1,10 +1,10 @@
-"""Elle's list-append histories in EDN (https://github.com/jepsen-io/elle), of operations that read rows before they change them.
+"""Elle's list-append histories in EDN (https://github.com/jepsen-io/elle), of operations that read rows before they change
+them.
 
-A row keeps the name of the operation that wrote it last, and an operation keeps which name it read. So what a row has gone
-through is a list, to which each operation appends its number after it has read the list: that of the one whose name it
-read, and that one's number. Two operations that read the same name have lists that contradict each other, as a lost update
-has. Where a writer was killed nobody knows what it read; if one place in the list is left for it, it stands there, and
-otherwise reads after it are nil, which Elle takes for unknown.
+A row keeps the name of the operation that wrote it last, and an operation records which name it read. So a row's history is a
+list to which each operation appends its number after reading it: the list of the operation whose name it read, plus its own
+number. Two operations that read the same name have contradicting lists, as after a lost update. The reads of a killed writer
+are unknown; if only one position in the list fits, it is used, and otherwise reads after it are nil, Elle's unknown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST = 2000  # operations; lists grow with each, so the file grows with their s
 
 
 def make(operations: list[Operation], facts: dict[str, Any]) -> bytes | None:
-    """The history of a run: a line at the beginning and one at the end of each operation."""
+    """Return the history of a run: a line at the beginning and one at the end of each operation."""
     changes = [each for each in operations if each.work in ("increment", "transfer")]
     if not changes:
         return None
@@ -30,7 +30,7 @@ def make(operations: list[Operation], facts: dict[str, Any]) -> bytes | None:
     for each in changes:
         lines.append((each.began, 0, _line("invoke", each, dict.fromkeys(each.keys), numbers)))
         if each.outcome == UNKNOWN:
-            continue  # it never ends, as far as anybody knows
+            continue  # its outcome is unknown, so for Elle it never ends
         reads = {key: lists[key].before(each) if each.outcome == DONE else None for key in each.keys}
         kind = {DONE: "ok", ABORTED: "fail", FAILED: "fail"}[each.outcome]
         lines.append((each.ended, 1, _line(kind, each, reads, numbers)))
@@ -58,7 +58,7 @@ def _edn(found: list[int] | None) -> str:
 
 
 class _Lists:
-    """What one row has gone through, as each operation saw it."""
+    """The history of one row, as each operation saw it."""
 
     def __init__(self, key: str, changes: list[Operation], numbers: dict[str, int]) -> None:
         self._numbers = numbers
@@ -68,7 +68,9 @@ class _Lists:
         self._known: dict[str, list[int] | None] = {FIRST: []}
 
     def _place_the_killed(self, killed: set[str]) -> None:
-        """One whose change somebody saw came after the only operation that nobody else came after, if there is just one."""
+        """Place a killed operation whose change was seen, if only one other operation has no successor: it came after that
+        one.
+        """
         seen: dict[str, int] = defaultdict(int)
         for name in self._saw.values():
             seen[name] += 1
@@ -89,11 +91,11 @@ class _Lists:
         return found
 
     def before(self, each: Operation) -> list[int] | None:
-        """What it read; None where nobody knows."""
+        """Return the list that an operation read; None if unknown."""
         return self.upto(each.saw[self._key]) if self._key in each.saw else None
 
     def upto(self, name: str) -> list[int] | None:
-        """The list whose last is the operation of that name."""
+        """Return the list that ends with the operation of that name; None if unknown."""
         way = []
         while name not in self._known:
             way.append(name)

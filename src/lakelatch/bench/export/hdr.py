@@ -1,4 +1,4 @@
-"""HdrHistogram logs: latencies in microseconds from the intended start, an interval a second.
+"""HdrHistogram logs: latencies in microseconds from the intended start, one interval per second.
 
 The format is that of HdrHistogram's log writer 1.2, written by the package ``hdrhistogram``.
 """
@@ -19,7 +19,7 @@ _DIGITS = 3
 
 
 def make(operations: list[Operation], facts: dict[str, Any]) -> bytes | None:
-    """The log of a run."""
+    """Return the log of a run; None if nothing was done."""
     found: dict[int, list[int]] = defaultdict(list)
     for each in operations:
         if each.outcome == DONE and not each.warm:

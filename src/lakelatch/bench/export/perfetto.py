@@ -17,7 +17,7 @@ from ..operations import DONE, Operation
 _SEQUENCE = 1
 _RUN = 1  # the track of the whole run
 _BEGIN, _END, _INSTANT = TrackEvent.TYPE_SLICE_BEGIN, TrackEvent.TYPE_SLICE_END, TrackEvent.TYPE_INSTANT
-_AT_END, _AT_BEGIN = 0, 1  # what ends at a time comes before what begins then
+_AT_END, _AT_BEGIN = 0, 1  # at equal times an end comes before a begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class _Event:
 
 
 def make(operations: list[Operation], facts: dict[str, Any]) -> bytes | None:
-    """The trace of a run."""
+    """Return the trace of a run; None if nothing was tried."""
     counted = [each for each in operations if not each.warm and each.tries and each.ended]
     if not counted:
         return None
@@ -81,7 +81,7 @@ def _events(operations: list[Operation]) -> Iterator[_Event]:
             yield from _slice(_lock(each.writer), hold.granted, hold.released or each.ended, "holds", "held")
     for each in operations:
         if each.name in won:
-            # A flow leads from an earlier place to a later one: the loser had begun before the winner landed.
+            # A flow leads from an earlier event to a later one: the loser had begun before the winner committed.
             yield _Event(
                 _ns(each.ended), _AT_BEGIN, _INSTANT, _writer(each.writer), "won", "won", (), tuple(won[each.name])
             )

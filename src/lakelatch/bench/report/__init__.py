@@ -1,4 +1,4 @@
-"""What is made of results: text, a page, comparisons."""
+"""Reports of results: text, a page, comparisons."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def write(results: Results) -> list[Path]:
-    """Put ``report.html`` and ``report.md`` into the folder of the results."""
+    """Write ``report.html`` and ``report.md`` into the folder of the results."""
     made = {"report.html": page(results), "report.md": markdown(results)}
     for name, text in made.items():
         (results.folder / name).write_text(text, encoding="utf-8")

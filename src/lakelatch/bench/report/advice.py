@@ -1,4 +1,4 @@
-"""What the figures of a scenario recommend, in words, with the rule that led to it."""
+"""Recommendations from the figures of a scenario, each with the rule that led to it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from ..results import Cell
 
-_SAME = 0.1  # rates that differ by less are the same
-_BUSY = 0.7  # of the time; beyond, a wait grows faster than the load
+_SAME = 0.1  # rates that differ by less count as equal
+_BUSY = 0.7  # share of time; beyond it waits grow faster than the load
 _FAIR = 0.6
 _STARVED = 0.2
 _KEPT = 0.8
@@ -16,14 +16,14 @@ _KEPT = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A sentence, and the rule behind it; "" where another sentence has told it."""
+    """A sentence, and the rule behind it; "" if another sentence has stated the rule."""
 
     words: str
     rule: str
 
 
 def advise(cells: list[Cell]) -> list[Advice]:
-    """For one scenario; nothing where no system has a figure. Each rule stands where it comes first."""
+    """Return the advice for one scenario; [] if no system has a figure. Each rule is stated once."""
     good = [cell for cell in cells if cell.good and not cell.wrong and cell.goodput.median > 0]
     found: list[Advice] = []
     for cell in cells:
@@ -45,6 +45,7 @@ def advise(cells: list[Cell]) -> list[Advice]:
 def _best(there: list[Cell], writers: int) -> list[Advice]:
     if len(there) < 2:
         return []
+    # A system that lets writers starve can have the best rate, and is not recommended for it.
     even = [cell for cell in there if _evenness(cell) >= _STARVED] or there
     ranked = sorted(even, key=lambda cell: -cell.goodput.median)
     best = ranked[0]
@@ -130,7 +131,7 @@ def _of_growth(good: list[Cell]) -> list[Advice]:
 
 
 def _rules_once(advice: list[Advice]) -> list[Advice]:
-    """The same, with each rule where it comes first."""
+    """Return the same advice, with each rule only where it comes first."""
     told: set[str] = set()
     found = []
     for each in advice:

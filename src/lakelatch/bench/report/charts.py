@@ -1,4 +1,4 @@
-"""The pictures of one scenario, of which each answers one question."""
+"""The charts of one scenario; each answers one question."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _X0, _X1, _Y0, _Y1 = float(LEFT), float(WIDE - RIGHT), float(HIGH - BOTTOM), flo
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A picture, what it shows, and what its colours mean: class and words."""
+    """A picture with its title, and the meaning of its colours: class and words."""
 
     title: str
     picture: str
@@ -44,7 +44,7 @@ class Chart:
 
 
 def charts(cells: list[Cell], colours: dict[str, int]) -> list[Chart]:
-    """All pictures of a scenario. ``colours`` numbers its systems, for all scenarios alike."""
+    """Return all charts of a scenario. ``colours`` numbers its systems, the same in all scenarios."""
     good = [cell for cell in cells if cell.good and not cell.wrong]
     if not good:
         return []
@@ -61,7 +61,7 @@ def charts(cells: list[Cell], colours: dict[str, int]) -> list[Chart]:
 
 
 def standalone(chart: Chart) -> str:
-    """The picture as a file of its own: with its colours, for light and dark, and what they mean below."""
+    """Return the picture as a file of its own: with its colours, for light and dark, and a legend below."""
     css = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
     high = HIGH + 6 + _LEGEND * len(chart.legend)
     inside = [element("style", css), element("rect", width=WIDE, height=high, style="fill:var(--back)"), chart.picture]
@@ -118,7 +118,7 @@ def _curves(cells: list[Cell], colours: dict[str, int], figure: str, title: str)
     low = max(min(max(values[0], 0.01) for _, values in lines.values()), top / 1e5)
     marks = decades(low, top)
     y = logarithmic(marks[0], marks[-1], _Y0, _Y1)
-    # By "nines": half of the width to each factor of ten of what is slower.
+    # The x axis is by "nines": the share of slower operations on a logarithmic scale.
     place = logarithmic(0.001, 1.0, _X1, _X0)
     shown = [0.0, 0.5, 0.9, 0.99, 0.999]
     inside = axes(
@@ -134,7 +134,7 @@ def _curves(cells: list[Cell], colours: dict[str, int], figure: str, title: str)
 
 
 def _lost(cells: list[Cell], writers: int) -> list[Chart]:
-    """Bars of attempts that lost and operations that aborted, by reason, for each system."""
+    """Return bars of attempts that lost and operations that aborted, by reason, for each system."""
     found: dict[str, Counter[str]] = {}
     for cell in cells:
         lost = cell.reasons("lost_tries") + Counter({f"aborted: {r}": n for r, n in cell.reasons("aborts").items()})
@@ -169,7 +169,7 @@ def _lost(cells: list[Cell], writers: int) -> list[Chart]:
 
 
 def _fairness(cells: list[Cell], colours: dict[str, int], writers: int) -> list[Chart]:
-    """Each writer's operations beside those of the fastest one, sorted."""
+    """Return each writer's operations as a share of the fastest one's, sorted."""
     lines = {}
     for cell in cells:
         run = max(cell.good, key=lambda each: each["round"])

@@ -1,4 +1,4 @@
-"""Two folders of results, cell by cell."""
+"""Comparison of two folders of results, cell by cell."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..results import Cell, Results, Spread
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One cell in both: ``ratio`` is the second's goodput to the first's; ``certain`` where their rounds don't overlap."""
+    """One cell in both: ``ratio`` is the second's goodput to the first's; ``certain`` if their rounds do not overlap."""
 
     scenario: str
     writers: int
@@ -22,7 +22,7 @@ class Difference:
 
 
 def compare(first: Results, second: Results) -> tuple[list[Difference], list[str]]:
-    """What both have, and what makes the comparison doubtful."""
+    """Return the common cells, and reasons to doubt the comparison."""
     theirs = {_key(cell): cell for cell in second.cells()}
     found = [_difference(cell, theirs[_key(cell)]) for cell in first.cells() if _key(cell) in theirs]
     doubts = [

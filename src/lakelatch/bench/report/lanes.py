@@ -1,4 +1,4 @@
-"""The timeline of a run: a lane for each writer, so that one sees who waited for whom and who lost to whom."""
+"""The timeline of a run, a lane for each writer: it shows waits and the winner of each conflict."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from ..operations import DONE, Operation
 from .svg import element, linear, picture, text, ticks, titled
 
 LANES_MAX = 16
-_BARS_MAX = 160  # in the window; more cannot be told apart
+_BARS_MAX = 160  # in the window; more cannot be distinguished
 _WIDE, _LEFT, _LANE, _TOP = 900.0, 92.0, 24.0, 8.0
 
 
 def lanes(operations: list[Operation], strikes: Iterable[dict[str, Any]] = ()) -> str:
-    """The picture of the part of a run in which most attempts were lost; "" where nothing was done.
+    """Return the picture of the part of a run in which most attempts were lost; "" if nothing was done.
 
-    Attempts that lost are red, those that landed grey, the lock's holder green with the wait for it thin before. An arrow leads
-    from an attempt that lost to the commit that it lost against, where the system says which.
+    Lost attempts are red, successful ones grey, the lock's holder green with the wait for it thin before. An arrow leads from
+    a lost attempt to the commit that it lost against, if the system reports it.
     """
     counted = [each for each in operations if not each.warm and each.tries and each.ended]
     writers = sorted({each.writer for each in counted})[:LANES_MAX]
@@ -53,7 +53,7 @@ def lanes(operations: list[Operation], strikes: Iterable[dict[str, Any]] = ()) -
 
 
 def window(operations: list[Operation]) -> tuple[float, float]:
-    """So many operations as can be told apart, where most attempts lost."""
+    """Return the time window with most lost attempts that holds as many operations as can be distinguished."""
     ordered = sorted(operations, key=lambda each: each.began)
     size = min(_BARS_MAX, len(ordered))
     lost = [len(each.tries) - 1 + (each.outcome != DONE) for each in ordered]

@@ -1,4 +1,4 @@
-"""The report as text: tables that a pull request can carry."""
+"""The report as text, with tables that fit into a pull request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .advice import advise
 
 
 def markdown(results: Results) -> str:
-    """The whole report."""
+    """Return the whole report."""
     return "\n".join(_lines(results)) + "\n"
 
 
@@ -53,7 +53,7 @@ def _lines(results: Results) -> Iterator[str]:
 
 
 def conditions(results: Results) -> str:
-    """Machine, versions and parameters, in one paragraph."""
+    """Return machine, versions and parameters, in one paragraph."""
     machine, plan = results.machine, results.machine["plan"]
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     length = f"{plan['operations']} operations by each writer" if plan["operations"] else f"{plan['seconds']:g} s"
@@ -108,7 +108,7 @@ ROLE_NAMES = ("writers", "system", "role", "a second", "aborted", "attempts a co
 
 
 def roles(cells: list[Cell]) -> list[tuple[str, ...]]:
-    """What each role of a scenario got, in the columns of `ROLE_NAMES`; nothing where there is one role only."""
+    """Return the figures of each role of a scenario, in the columns of `ROLE_NAMES`; [] if there is one role only."""
     found: list[tuple[str, ...]] = []
     for cell in cells:
         names = [] if cell.wrong else sorted({name for run in cell.good for name in run["roles"]})
@@ -134,13 +134,13 @@ def roles(cells: list[Cell]) -> list[tuple[str, ...]]:
 
 
 def aborted(cell: Cell) -> str:
-    """How many operations aborted, and how many failed for another reason than a conflict."""
+    """Return how many operations aborted, and how many failed for another reason than a conflict."""
     failed = cell.count("failed_operations")
     return f"{cell.count('aborted')}" + (f", {failed} failed" if failed else "")
 
 
 def lateness(cell: Cell) -> str:
-    """What did not begin when it was due, in a sentence; "" where all did."""
+    """Return a sentence about operations that did not begin when they were due; "" if all did."""
     late, never = cell.count("late_starts"), cell.count("never_begun")
     if not late and not never:
         return ""
@@ -157,5 +157,5 @@ def _reasons(cell: Cell) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """Text of others, which must not end a cell of a table."""
+    """Return text from outside, escaped so that it does not end a cell of a table."""
     return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())

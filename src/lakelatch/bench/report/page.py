@@ -1,4 +1,4 @@
-"""The report as one page that needs nothing else: text, tables, pictures; for light and dark, for a screen and a phone."""
+"""The report as one self-contained page: text, tables, charts; for light and dark, for a screen and a phone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .lanes import LANES_MAX, lanes
 from .markdown import ROLE_NAMES, conditions, figures, lateness, roles
 
 BYTES_MAX = 1_000_000
-_TIMELINES = 3  # of one scenario: ours, and the best of the others
+_TIMELINES = 3  # per scenario: ours, and the best of the others
 _LANE_KEYS = (
     ("landed", "landed"),
     ("lost", "lost; the arrow leads to the winner"),
@@ -23,7 +23,8 @@ _LANE_KEYS = (
 
 
 def page(results: Results) -> str:
-    """The whole page, of at most `BYTES_MAX`: timelines are left out where it would be more."""
+    """Return the whole page, of at most `BYTES_MAX`; timelines are left out if it would be larger."""
+    # Timelines are the largest part, and the report is complete without them.
     for timelines in (_TIMELINES, 1, 0):
         found = "".join(_parts(results, timelines))
         if len(found.encode()) <= BYTES_MAX:
@@ -75,7 +76,7 @@ def _legend(keys: tuple[tuple[str, str], ...]) -> str:
 
 
 def _timelines(results: Results, cells: list[Cell], count: int) -> Iterator[str]:
-    """Of the number of writers that has most lanes and still fits: ours, then the others by their rate."""
+    """Yield timelines for the largest number of writers that still fits: ours first, then others by their rate."""
     good = [cell for cell in cells if cell.good]
     fitting = [cell.writers for cell in good if cell.writers <= LANES_MAX] or [cell.writers for cell in good]
     there = [cell for cell in good if cell.writers == max(fitting, default=0)]

@@ -1,4 +1,4 @@
-"""Pictures as static SVG: elements, scales and axes. Colours are classes, which the page sets for light and dark."""
+"""Static SVG pictures: elements, scales and axes. Colours are classes, which the page sets for light and dark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Scale = Callable[[float], float]
 
 
 def element(name: str, inside: str = "", **attributes: object) -> str:
-    """One element; ``class_`` is class, and ``_`` stands for ``-``. Numbers get one digit."""
+    """Return one element; ``class_`` is class, and ``_`` stands for ``-``. Numbers get one digit."""
     parts = [
         f'{key.rstrip("_").replace("_", "-")}="{_number(value) if isinstance(value, float) else escape(str(value))}"'
         for key, value in attributes.items()
@@ -28,17 +28,17 @@ def _number(value: float) -> str:
 
 
 def text(words: str, x: float, y: float, **attributes: object) -> str:
-    """Words at a place."""
+    """Return words at a position."""
     return element("text", escape(words), x=float(x), y=float(y), **attributes)
 
 
 def titled(shape: str, words: str) -> str:
-    """A shape that says its words when pointed at."""
+    """Return a shape that shows its words when pointed at."""
     return f"<g>{shape}<title>{escape(words)}</title></g>"
 
 
 def picture(inside: Sequence[str], words: str, *, wide: float = WIDE, high: float = HIGH) -> str:
-    """The whole picture; ``words`` are for those who do not see it."""
+    """Return the whole picture; ``words`` describe it for screen readers."""
     return element(
         "svg",
         f"<title>{escape(words)}</title>{''.join(inside)}",
@@ -47,19 +47,19 @@ def picture(inside: Sequence[str], words: str, *, wide: float = WIDE, high: floa
 
 
 def linear(low: float, high: float, start: float, end: float) -> Scale:
-    """From values to places."""
+    """Return a scale from values to positions."""
     span = (high - low) or 1.0
     return lambda value: start + (value - low) / span * (end - start)
 
 
 def logarithmic(low: float, high: float, start: float, end: float) -> Scale:
-    """As `linear`, by the logarithm; what is below ``low`` stands there."""
+    """Return a scale like `linear`, by the logarithm; values below ``low`` are drawn at ``low``."""
     inner = linear(math.log10(low), math.log10(high), start, end)
     return lambda value: inner(math.log10(max(value, low)))
 
 
 def ticks(high: float, count: int = 4) -> list[float]:
-    """Round numbers from 0 to ``high`` or a little more."""
+    """Return round numbers from 0 to ``high`` or a little more."""
     if high <= 0:
         return [0.0, 1.0]
     step = 10 ** math.floor(math.log10(high / count))
@@ -68,20 +68,20 @@ def ticks(high: float, count: int = 4) -> list[float]:
 
 
 def decades(low: float, high: float) -> list[float]:
-    """Powers of ten around a span."""
+    """Return powers of ten around a span."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     return [10.0**n for n in range(first, max(last, first + 1) + 1)]
 
 
 def short(value: float) -> str:
-    """A number on an axis."""
+    """Return a number as it is written on an axis."""
     return f"{value / 1000:g}k" if value >= 10_000 else f"{value:g}"
 
 
 def axes(
     x_ticks: Sequence[tuple[float, str]], y_ticks: Sequence[tuple[float, str]], x_words: str, y_words: str
 ) -> list[str]:
-    """Lines, numbers and words around a picture; ticks are places and what stands there."""
+    """Return lines, numbers and words around a picture; ticks are positions and labels."""
     found = []
     for y, words in y_ticks:
         found.append(element("line", x1=float(LEFT), x2=float(WIDE - RIGHT), y1=float(y), y2=float(y), class_="grid"))
@@ -96,6 +96,6 @@ def axes(
 
 
 def path(points: Sequence[tuple[float, float]], *, class_: str) -> str:
-    """A line through places."""
+    """Return a line through positions."""
     steps = " ".join(f"{'L' if n else 'M'}{x:.1f} {y:.1f}" for n, (x, y) in enumerate(points))
     return element("path", d=steps, class_=class_)

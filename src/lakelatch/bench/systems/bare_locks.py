@@ -31,7 +31,7 @@ class _Client(Protocol):
 
 
 class _BareLock(ABC):
-    """A system that only holds; a subclass makes its client, and without that there is none."""
+    """A system that only holds locks; a subclass makes its client."""
 
     works: ClassVar[frozenset[str]] = frozenset({"hold"})
     schemes: ClassVar[tuple[str, ...]] = ()
@@ -43,7 +43,7 @@ class _BareLock(ABC):
 
     @property
     def url(self) -> str:
-        """The server. Raises `ConfigError` where none was named."""
+        """The server. Raises `ConfigError` if no suitable one was given."""
         for url in self._urls:
             if urlsplit(url).scheme in self.schemes:
                 return url
@@ -83,7 +83,7 @@ class _Session:
 
 
 def _name(place: str) -> str:
-    """The same for all processes of a run, and for no other run."""
+    """Return a name shared by all processes of a run, and by no other run."""
     return f"lakelatch-bench-{hashlib.sha256(place.encode()).hexdigest()[:16]}"
 
 
@@ -171,14 +171,14 @@ class _ZooKeeper:
     def close(self) -> None:
         from kazoo.exceptions import NoNodeError, NotEmptyError
 
-        with suppress(NoNodeError, NotEmptyError):  # the last one removes it
+        with suppress(NoNodeError, NotEmptyError):  # the last client removes the node
             self._client.delete(self._path)
         self._client.stop()
         self._client.close()
 
 
 class PythonDynamodbLock(_BareLock):
-    """`DynamoDBLockClient`. Its table is named after ours and stays, without an item: DynamoDB takes long to drop one."""
+    """`DynamoDBLockClient`. Its table is named after ours and stays, empty: DynamoDB takes long to drop one."""
 
     package: ClassVar[str] = "python-dynamodb-lock"
     schemes = ("dynamodb",)
@@ -223,7 +223,7 @@ class _DynamoDb:
 
 
 def _make(client: Any, table: str) -> None:
-    """The table with the keys that the library wants, made by whoever comes first."""
+    """Make the table with the keys that the library wants, unless another process has."""
     names = {"lock_key": "HASH", "sort_key": "RANGE"}
     with suppress(client.exceptions.ResourceInUseException):
         client.create_table(

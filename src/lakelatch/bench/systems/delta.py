@@ -18,7 +18,7 @@ from .interface import Configuration
 
 
 class DeltaRs:
-    """The settings: ``max_commit_retries`` of the library's own loop; None is its default."""
+    """delta-rs. The setting is ``max_commit_retries`` of the library's own loop; None is its default."""
 
     package: ClassVar[str] = "deltalake"
     works: ClassVar[frozenset[str]] = frozenset(
@@ -90,7 +90,7 @@ class _Session:
     def modify(self, keys: list[Key], change: Change, note: Note) -> None:
         def write() -> None:
             parts = sorted({part for part, _ in keys})
-            # Partitions by the log; a filter on the key fails in PyArrow, which compares with statistics of string views.
+            # Only partitions are filtered here: a filter on the key fails in PyArrow, on statistics of string views.
             there = self._table.to_pyarrow_table(
                 columns=rows.SCHEMA.names, partitions=[(rows.PARTITION, "in", parts)]
             ).cast(rows.SCHEMA)
@@ -133,7 +133,7 @@ class _Session:
         self._merger(new).when_matched_update_all().when_not_matched_insert_all().execute()
 
     def _merger(self, new: pa.Table) -> deltalake.table.TableMerger:
-        # Partitions as constants: joined on only, each merge would read all and meet all others.
+        # Partitions are constants: with a join condition alone each merge would read everything and conflict with every other.
         parts = ", ".join(f"'{part}'" for part in sorted(set(new[rows.PARTITION].to_pylist())))
         same = f"t.{rows.PARTITION} = s.{rows.PARTITION} AND t.{rows.KEY} = s.{rows.KEY}"
         return self._table.merge(

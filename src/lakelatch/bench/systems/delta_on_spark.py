@@ -17,7 +17,7 @@ _SQL = "spark.databricks.delta."
 
 
 class DeltaOnSpark(OnSpark):
-    """The settings are those of its Spark session."""
+    """Delta Lake on Spark. The settings are those of its Spark session."""
 
     package: ClassVar[str] = "delta-spark_2.12"
     artifacts: ClassVar[Mapping[str, str]] = {

@@ -26,7 +26,7 @@ _COLUMNS = ", ".join(_NAMES)
 
 
 class DuckLake:
-    """The settings are DuckDB's whose names begin with ``ducklake_``, and ``attach``, options of SQLite's catalog."""
+    """DuckLake. The settings are DuckDB's that begin with ``ducklake_``, and ``attach``, options of SQLite's catalog."""
 
     package: ClassVar[str] = "duckdb"
     modules: ClassVar[tuple[str, ...]] = ("duckdb_extension_ducklake", "duckdb_extension_sqlite_scanner")
@@ -87,12 +87,12 @@ class DuckLake:
         return there
 
     def _catalog(self, folder: Path) -> list[str]:
-        """Which it is, and how it is attached."""
+        """Return the catalog, and the options with which it is attached."""
         return [f"sqlite:{folder}/catalog.sqlite", *filter(None, [self._attach])]
 
 
 class DuckLakePostgres(DuckLake):
-    """The same with a PostgreSQL of the lab's own, which is started for each run."""
+    """DuckLake with a PostgreSQL of the lab's own, which is started for each run."""
 
     modules: ClassVar[tuple[str, ...]] = ("duckdb_extension_ducklake", "duckdb_extension_postgres_scanner")
     server: ClassVar[str] = "postgres"
@@ -182,7 +182,7 @@ class _Session:
         except BaseException:
             self._roll_back()
             raise
-        # All of the answer, or its transaction stays open, and with SQLite nobody else can write.
+        # Fetch the whole answer: otherwise its transaction stays open, and with SQLite no other writer can write.
         ((snapshot,),) = self._there.execute("FROM ducklake_last_committed_snapshot('lake')").fetchall()
         note.landed(str(snapshot), [])
 
@@ -192,7 +192,7 @@ class _Session:
 
 
 def _extension(module: str) -> Path:
-    """The one file of a package that brings an extension, built for the one version of DuckDB that its own version names."""
+    """Return the file of a package with an extension, built for the version of DuckDB that its own version names."""
     spec = find_spec(module)
     assert spec is not None
     assert spec.submodule_search_locations
@@ -206,7 +206,7 @@ def _extension(module: str) -> Path:
 
 
 def _lost(error: duckdb.Error) -> Exception:
-    """What the lab makes of it: another writer was in the way, in words that are the same each time, or the error itself."""
+    """Return `Aborted` with a constant reason if another writer was in the way, else the error itself."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = next((line for line in lines if "conflict" in line.lower()), lines[-1] if lines else "")
     if isinstance(error, duckdb.TransactionException) or "database is locked" in told:

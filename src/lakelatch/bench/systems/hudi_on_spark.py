@@ -1,4 +1,4 @@
-"""Hudi's own writer on Spark, with its optimistic concurrency control and a ZooKeeper that the lab starts, on a local folder."""
+"""Hudi's own writer on Spark, with optimistic concurrency control and a ZooKeeper that the lab starts, on a local folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOCK = "hoodie.write.lock."
 
 
 class HudiOnSpark(OnSpark):
-    """The settings are options of each write."""
+    """Hudi on Spark. The settings are options of each write."""
 
     package: ClassVar[str] = "hudi-spark3.5-bundle_2.12"
     artifacts: ClassVar[Mapping[str, str]] = {SPARK: SPARK_VERSION, "hudi-spark3.5-bundle_2.12": "1.2.0"}
@@ -62,7 +62,7 @@ class HudiOnSpark(OnSpark):
 
     @property
     def options(self) -> dict[str, str]:
-        """Of every write of this system."""
+        """The options of every write of this system."""
         there = urlsplit(self.address)
         return {
             "hoodie.table.name": _NAME,

@@ -27,7 +27,7 @@ _OF_THE_LAB = ("locks", "server")  # settings that are no properties of the tabl
 
 
 class PyIceberg:
-    """The settings are properties of the table."""
+    """pyiceberg. The settings are properties of the table."""
 
     package: ClassVar[str] = "pyiceberg"
     works: ClassVar[frozenset[str]] = frozenset({"append", "replace", "upsert", "increment", "transfer", "delete"})
@@ -82,7 +82,7 @@ class PyIceberg:
 
 
 class PyIcebergPostgres(PyIceberg):
-    """The same with a PostgreSQL of the lab's own, which is started for each run."""
+    """pyiceberg with a PostgreSQL of the lab's own, which is started for each run."""
 
     modules: ClassVar[tuple[str, ...]] = ("pg8000",)
     server: ClassVar[str] = "postgres"

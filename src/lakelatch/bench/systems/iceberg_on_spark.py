@@ -18,7 +18,7 @@ _NAME = "lab.db.rows"
 
 
 class IcebergOnSpark(OnSpark):
-    """The settings are properties of the table."""
+    """Iceberg on Spark. The settings are properties of the table."""
 
     package: ClassVar[str] = "iceberg-spark-runtime-3.5_2.12"
     artifacts: ClassVar[Mapping[str, str]] = {
@@ -53,7 +53,7 @@ class IcebergOnSpark(OnSpark):
             f"{_CATALOG}.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
             f"{_CATALOG}.uri": f"jdbc:sqlite:{folder}/catalog.db?journal_mode=WAL&busy_timeout=30000",
             f"{_CATALOG}.warehouse": f"file://{folder}",
-            # Each statement sees what others have committed: a table that is kept is as old as its last use.
+            # Without a cache each statement sees what others committed; a cached table is as old as its last use.
             f"{_CATALOG}.cache-enabled": "false",
         }
 

@@ -1,4 +1,4 @@
-"""What an adapter is: a class whose objects make a table, open sessions on it, and read it back."""
+"""The interface of an adapter: a class whose objects make a table, open sessions on it, and read it back."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """How a system is set.
+    """The settings of a system.
 
     Attributes:
-        name: ``default`` is what a user gets who sets nothing.
-        words: for the report; whoever knows the system better can object.
-        settings: what the adapter makes of it.
+        name: ``default`` is a system without any settings.
+        words: a description for the report, so that experts of the system can object.
+        settings: the arguments of the adapter.
         tries: attempts of an operation that the lab makes with this system, with a jittered pause between two.
     """
 
@@ -33,12 +33,12 @@ class System(Protocol):
     """An adapter. It is made from its settings in every process, so it holds no connection before a call.
 
     Attributes:
-        package: the distribution whose version the report tells.
-        works: the verbs of `Session` that it has.
-        configurations: those that are measured where nobody asks for one; the first is its best.
+        package: the distribution whose version is reported.
+        works: the verbs of `Session` that it supports.
+        configurations: measured unless one is selected; the first is its best.
 
-    A class may also have ``modules`` that it imports when it is used; ``artifacts``, versions by name of what it needs and is no
-    Python package; ``missing()``, what is not here and must be; and ``server``, one of `servers.KINDS`, which each run starts.
+    A class may also have ``modules`` that it imports when it is used; ``artifacts``, versions by name of requirements that are no
+    Python packages; ``missing()``, missing requirements; and ``server``, one of `servers.KINDS`, which each run starts.
     """
 
     package: ClassVar[str]
@@ -60,5 +60,5 @@ class System(Protocol):
         ...
 
     def rows(self, place: str) -> pa.Table:
-        """All rows of the table, in the columns of `rows.SCHEMA`."""
+        """Return all rows of the table, in the columns of `rows.SCHEMA`."""
         ...

@@ -1,10 +1,10 @@
-"""What the peers on Spark have in common: each process of the lab has a local Spark session of its own, with one core.
+"""The common part of the peers on Spark: each process of the lab has a local Spark session of its own, with one core.
 
-PySpark 3.5 and the jars lie in a folder of their own, which ``scripts/ensure_jvm.sh peers`` fills: there is no Hudi bundle for
+PySpark 3.5 and the jars are in a folder of their own, which ``scripts/ensure_jvm.sh peers`` fills: there is no Hudi bundle for
 PySpark 4, which our own tables use. A session starts when a writer opens its table, and the first operation follows before the
 clock starts, so neither the start of a JVM nor its first query is load.
 
-The runner itself has no session: it makes and reads tables in processes that end with that, one system after another.
+The runner itself has no session: it makes and reads tables in short-lived processes, one system after another.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ _CONFS = {
 
 
 def folder() -> Path:
-    """Where PySpark and the jars are: what ``LAKELATCH_BENCH_JVM`` names, or ``.cache/jvm`` below the current folder."""
+    """Return the folder of PySpark and the jars: ``LAKELATCH_BENCH_JVM``, or ``.cache/jvm`` below the current folder."""
     return Path(os.environ.get(FOLDER_VARIABLE) or Path(".cache", "jvm")).resolve()
 
 
 def _pyspark() -> Path | None:
-    """The folder from which that PySpark is imported, unless it is not there."""
+    """Return the folder from which that PySpark is imported; None if it does not exist."""
     return next((each.parent for each in folder().glob("venv/lib/python*/site-packages/pyspark")), None)
 
 
@@ -65,7 +65,7 @@ class OnSpark(ABC):
     """A system whose writers are Spark jobs; a subclass says which jars and settings its sessions have.
 
     Attributes:
-        artifacts: what is measured beside Python packages, by name: the jars' versions, and that of their Spark.
+        artifacts: versions by name of the jars, and of their Spark.
     """
 
     artifacts: ClassVar[Mapping[str, str]] = {}
@@ -76,7 +76,7 @@ class OnSpark(ABC):
 
     @classmethod
     def missing(cls) -> str:
-        """What is not here and must be, "" where all is."""
+        """Return the missing requirements; "" if there are none."""
         absent = [jar.name for jar in cls._jars() if not jar.exists()]
         if _pyspark() is None:
             absent.append(f"PySpark {SPARK_VERSION}")
@@ -113,7 +113,7 @@ class OnSpark(ABC):
 
     @abstractmethod
     def confs(self, folder: Path) -> dict[str, str]:
-        """Settings of a session for the table in a folder."""
+        """Return the settings of a session for the table in a folder."""
 
     @abstractmethod
     def make(self, spark: SparkSession, place: str, first: DataFrame) -> None:
@@ -121,20 +121,20 @@ class OnSpark(ABC):
 
     @abstractmethod
     def read(self, spark: SparkSession, place: str) -> DataFrame:
-        """All rows."""
+        """Return all rows."""
 
     @abstractmethod
     def session(self, spark: SparkSession, place: str) -> SparkSqlSession:
-        """A writer of the table."""
+        """Return a writer of the table."""
 
 
 class SparkSqlSession(ABC):
     """One writer. A subclass names its table in SQL, adds rows and replaces partitions; the rest is the same statement.
 
-    One statement is one transaction, which has no inside: a writer thinks before it, between its reading and its writing.
+    One statement is one transaction, so a writer thinks before the statement, between reading and writing.
 
     Attributes:
-        lost: exceptions of the JVM, by their simple names, after which nothing has landed and another attempt may.
+        lost: simple names of JVM exceptions after which nothing is committed and a retry makes sense.
     """
 
     lost: ClassVar[frozenset[str]] = frozenset()
@@ -160,15 +160,15 @@ class SparkSqlSession(ABC):
         self._do(lambda: self.merge(new), note)
 
     def merge(self, new: pa.Table) -> None:
-        """Insert rows, or replace those with their keys."""
+        """Insert rows, or replace rows with the same keys."""
         self.spark.sql(
             f"MERGE INTO {self.table} t USING ({values_sql(new)}) s ON {self.same(new)} "
             "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
         )
 
     def same(self, new: pa.Table) -> str:
-        """When a row of the table (t) and one of the source (s) are the same."""
-        # Partitions as constants: joined on only, each merge would read all and meet all others.
+        """Return the condition under which a row of the table (t) and one of the source (s) are the same."""
+        # Partitions are constants: with a join condition alone each merge would read everything and conflict with every other.
         parts = ", ".join(map(_quoted, sorted(set(new[rows.PARTITION].to_pylist()))))
         return f"t.{rows.PARTITION} IN ({parts}) AND {SAME}"
 
@@ -179,8 +179,8 @@ class SparkSqlSession(ABC):
             found = collected(self.spark.table(self.table).where(condition))
             note.saw(found)
             note.think()
-            # Neither the statement nor its transaction knows of that reading: it has to look itself whether the rows are still
-            # those. Where one is not, it fails as a whole.
+            # The statement is a transaction of its own, and does not know of the read above. So it checks that each row is
+            # still the one that was read, and fails as a whole if one is not.
             new = change(found)
             seen = new.append_column("seen", _matching(found, new))
             kept = f"IF(t.{rows.BY} = s.seen, s.{rows.BY}, CAST(raise_error({_quoted(_CHANGED)}) AS STRING))"
@@ -217,7 +217,7 @@ class SparkSqlSession(ABC):
         note.landed("", [])
 
     def _why(self, error: Exception) -> Aborted | None:
-        """The loss that an error tells of; None for other errors."""
+        """Return the loss that an error reports; None for other errors."""
         for name, message in _causes(error):
             if name in self.lost:
                 winner = _WINNER.search(message)
@@ -228,26 +228,26 @@ class SparkSqlSession(ABC):
 
 
 def values_sql(table: pa.Table) -> str:
-    """Rows as a SELECT of constants: no Python worker has to bring them into the JVM."""
+    """Return rows as a SELECT of constants, so that no Python worker has to send them to the JVM."""
     lines = (", ".join(map(_literal, row.values())) for row in table.to_pylist())
     listed = ", ".join(f"({line})" for line in lines)
     return f"SELECT * FROM VALUES {listed} AS new({', '.join(table.column_names)})"  # noqa: S608 - quoted
 
 
 def values(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """Rows as a frame."""
+    """Return rows as a frame."""
     return spark.sql(values_sql(table))
 
 
 def collected(frame: DataFrame) -> pa.Table:
-    """All rows of a frame, in the columns of `rows.SCHEMA`; through Py4J, which needs no package of one version."""
+    """Return all rows of a frame, in the columns of `rows.SCHEMA`; through Py4J, to be independent of package versions."""
     found = [list(row) for row in frame.select(*rows.SCHEMA.names).collect()]
     columns = [list(column) for column in zip(*found, strict=True)] or [[] for _ in rows.SCHEMA]
     return pa.table(columns, schema=rows.SCHEMA)
 
 
 def _matching(found: pa.Table, new: pa.Table) -> pa.Array:
-    """Who had written the rows that ``new`` replaces, in its order."""
+    """Return the writers of the rows that ``new`` replaces, in its order."""
     return pc.take(found[rows.BY], pc.index_in(new[rows.KEY], value_set=found[rows.KEY].combine_chunks()))
 
 
@@ -260,7 +260,7 @@ def _quoted(text: str) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[tuple[str, str]]:
-    """Simple class name and message of a JVM's exception and of what caused it."""
+    """Yield simple class name and message of a JVM's exception and of its causes."""
     java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     while java is not None:
         yield java.getClass().getSimpleName(), str(java.getMessage())
@@ -268,7 +268,7 @@ def _causes(error: BaseException) -> Iterator[tuple[str, str]]:
 
 
 def _session(confs: Mapping[str, str]) -> SparkSession:
-    """This process's session: the first call makes it, and later ones have the same settings."""
+    """Return this process's session: the first call makes it, and later ones have the same settings."""
     found = _pyspark()
     if found is None:
         raise ConfigError(f"there is no PySpark in {folder()}; scripts/ensure_jvm.sh peers puts it there")
@@ -281,8 +281,8 @@ def _session(confs: Mapping[str, str]) -> SparkSession:
 
     if SparkContext._active_spark_context is None:
         conf = SparkConf(loadDefaults=False).setMaster("local[1]").setAppName("lakelatch-bench").setAll(confs.items())
-        # Standard output is where a writer tells the runner what it does; its standard error is kept. Beside the runner's
-        # display there is no place for a JVM's words.
+        # Standard output carries the writer's events to the runner, so the JVM prints to standard error, which is kept. In
+        # the runner's own child processes its words are dropped: they would garble the display.
         in_pool = multiprocessing.parent_process() is not None
         gateway = launch_gateway(
             conf, popen_kwargs={"stdout": sys.stderr, "stderr": subprocess.DEVNULL if in_pool else None}
@@ -292,13 +292,13 @@ def _session(confs: Mapping[str, str]) -> SparkSession:
 
 
 def _elsewhere(act: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function gives in a process of its own."""
+    """Return the result of a function run in a process of its own."""
     with alone() as pool:
         return pool.submit(_told, act, *arguments).result()
 
 
 def alone() -> ProcessPoolExecutor:
-    """Another process, for one system: a process has one Spark, with one set of jars."""
+    """Return a pool of one process, for one system: a process has one Spark, with one set of jars."""
     return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
 
 

@@ -1,4 +1,4 @@
-"""Finds an adapter: ours, then entry points of the group ``lakelatch.bench_peers``, then ``module:name``."""
+"""The search for adapters: built-in ones, then entry points of the group ``lakelatch.bench_peers``, then ``module:name``."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _BUILT_IN = {
 
 
 def load(name: str) -> type[System]:
-    """The adapter of a name.
+    """Return the adapter of a name.
 
     Raises:
-        ConfigError: there is none, and which there are; or its package is missing.
+        ConfigError: there is none, with the known ones; or its package is missing.
     """
     try:
         if name in _BUILT_IN:
@@ -60,5 +60,5 @@ def load(name: str) -> type[System]:
 
 
 def known() -> tuple[str, ...]:
-    """The peers that there are."""
+    """Return the names of all peers."""
     return tuple(sorted({*_BUILT_IN, *(entry.name for entry in entry_points(group=GROUP))} - {OURS}))

@@ -42,6 +42,7 @@ class Footers:
             CorruptTableError: the file is torn, as `torn_is_told`; raised while it is read as well.
         """
         with self._store.open(path, size=size or None) as stream, _native(stream) as source:
+            # With a known footer Arrow does not read the end of the file again.
             known = self.get(path)
             file = StoredParquet(self._store, path, source, metadata=known)
             if known is None:
@@ -69,6 +70,7 @@ def _native(stream: IO[bytes]) -> Iterator[IO[bytes]]:
         yield stream
         return
     try:
+        # Opened by descriptor, because the name may be gone since: a cleaner deletes files of old slices.
         source = pa.OSFile(f"/proc/self/fd/{stream.fileno()}")
     except OSError:  # where there is no /proc
         yield stream

@@ -126,6 +126,7 @@ def _sort(entries: Iterable[Entry]) -> Listing:
             logs.append(log)
         else:
             others.append(entry)
+    # A folder with data files is a partition for one of the readers even without the JVM's mark.
     holding = {base.partition for base in bases} | {log.partition for log in logs}
     return Listing(
         bases=tuple(sorted(bases, key=lambda file: file.path)),

@@ -168,6 +168,7 @@ def _end_of_block(body: bytes, at: int) -> int | None:
     """Return the end of the block that begins at ``at``; None if its frame is not whole."""
     if len(body) < at + 38 or not body.startswith(MAGIC, at):
         return None
+    # A whole block repeats its length at its end, so a torn one is found without reading its content.
     (size,) = struct.unpack_from(">q", body, at + 6)
     end = int(at + 14 + size)
     if size < 24 or end > len(body) or struct.unpack_from(">q", body, end - 8) != (size + 6,):

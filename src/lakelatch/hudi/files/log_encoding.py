@@ -87,7 +87,7 @@ def _python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 class _KeyTwiceError(Exception):
-    """A map has a key twice; a dict would lose one of the values."""
+    """A key that is twice in a map; a dict would lose one of its values."""
 
 
 def _with_dicts(kind: pa.DataType) -> Callable[[Any], Any] | None:
@@ -158,6 +158,7 @@ def delete_block(
     pieces = [
         _text(key) + _text(partition) + (natural if value is None else write(value)) for key, partition, value in keys
     ]
+    # An Avro array is a block of items behind their count, and an empty block at the end.
     listed = _long(len(pieces)) + b"".join(pieces) + _long(0) if pieces else _long(0)
     return _block(DELETE, _header(instant, schema, merged), struct.pack(">ii", 3, len(listed)) + listed)
 
@@ -247,6 +248,7 @@ def _decimal(value: Decimal) -> bytes:
     return _octets(number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True))
 
 
+# The test for a type, its branch in Hudi's union of ordering values, and its encoder.
 _ORDERED: tuple[tuple[Callable[[pa.DataType], bool], int, Callable[[Any], bytes]], ...] = (
     (pa.types.is_boolean, 1, lambda value: bytes([value])),
     (pa.types.is_int32, 2, _long),

@@ -95,6 +95,7 @@ def _value(body: bytes, at: int, kind: int) -> tuple[Any, int]:
     if kind in (LIST, _SET):
         size, of = body[at] >> 4, body[at] & 15
         at += 1
+        # Up to 14 elements the number is in the same octet as their type.
         if size == 15:
             size, at = _varint(body, at)
         values = []

@@ -75,6 +75,7 @@ def filled(column: Any, text: str) -> pa.DictionaryArray:
     whole = joined(column)
     if not whole.null_count:
         return whole
+    # A text that is in the dictionary already must not be there twice.
     known = whole.dictionary.index(text).as_py()
     values = whole.dictionary if known >= 0 else pa.concat_arrays([whole.dictionary, pa.array([text])])
     code = known if known >= 0 else len(whole.dictionary)

@@ -237,6 +237,7 @@ class Tried:
         size = len(choices)
         numbers: Any = range(size**count)
         if len(numbers) > _CASES_MAX:
+            # The same sample in every run, so that a broken law is found again.
             numbers = sorted(Random(0).sample(numbers, _CASES_MAX))
         some = [tuple(choices[number // size**place % size] for place in reversed(range(count))) for number in numbers]
         if self._event_time and law in ("order", "replay"):

@@ -200,6 +200,7 @@ def _commits_of(store: Store, logs: Sequence[LogFile], *, strict: bool) -> dict[
     """
     files: dict[str, list[LogFile]] = {}
     for log in logs:
+        # In version 6 several commits write into one file, so no file can be skipped.
         if log.among is not None:
             return _all_commits_of(store, logs, strict=strict)
         files.setdefault(log.instant, []).append(log)
@@ -217,6 +218,7 @@ def _commits_of(store: Store, logs: Sequence[LogFile], *, strict: bool) -> dict[
         if kept := [block for block in blocks if block.instant == instant]:
             found[instant] = kept
             named.update(kept[0].merged or ())
+    # What a skipped log compaction names in turn matters only for an older commit that nobody names. Then all files are read.
     unread = max((instant for instant, blocks in found.items() if not blocks), default="")
     if any(blocks and blocks[0].merged is None and instant < unread for instant, blocks in found.items()):
         return _all_commits_of(store, logs, strict=strict)
@@ -262,6 +264,7 @@ def _places(commits: Mapping[str, Sequence[Block]]) -> list[str]:
     """
     merged_into: dict[str, str] = {}
     kept: dict[str, None] = {}
+    # From the newest: a log compaction is met before the commits that it names.
     for instant in reversed([*commits]):
         now = merged_into.get(instant, instant)
         blocks = commits[instant]
@@ -355,6 +358,7 @@ class _Changes:
     def _are_whole(self, rows: pa.Table) -> bool:
         """Return whether these rows hold no delete, and their keys and ordering values compare in Arrow as in Python."""
         keys = rows.column(RECORD_KEY)
+        # A delete mark, or a value that Python and Arrow order differently (null, NaN), needs the slow path.
         if _IS_DELETED in rows.column_names or keys.type != pa.string() or keys.null_count:
             return False
         if not self._ordering:
@@ -454,6 +458,7 @@ class _Changes:
             )
 
     def _wins(self, new: Any, old: Any) -> bool:
+        # A delete of all earlier versions always applies, and a row that follows it always wins.
         if not self._ordering or new is NATURAL or old is NATURAL or old is None:
             return True
         if len(self._ordering) == 1:
@@ -474,6 +479,8 @@ class _Changes:
         tables = alike([*([base] if base is not None else []), *logged])
         written = pa.concat_tables(tables[-len(self._rows) :] if self._rows else [tables[0].slice(0, 0)])
         old = tables[0] if base is not None else written.slice(0, 0)
+        # Deletes act on the base file's rows first. Rows that log files set after a delete are in `_newest`, and are merged
+        # below.
         old = remove_where(old, self._taken(old)).rows
         if self._whole:
             rows = written.take(pa.array(self._newest_whole()))
@@ -519,6 +526,8 @@ class _Changes:
                 yield old.num_rows + (change.place or 0), change
                 continue
             place, value = there[key]
+            # Either the row and all of its updates are newer than the base file's row, or none is: in between readers
+            # disagree.
             steps = [ordering for ordering, _ in change.updates] + ([change.first] if change.whole else [])
             newer = [self._wins(ordering, value) for ordering in steps]
             if all(newer):

@@ -91,6 +91,7 @@ def merge_by(rule: Rule, base: pa.Table, incoming: pa.Table) -> Merged:
     """Merge by the table's rule: each column of a shared key by its merger; ``incoming`` is the result of `contributions`."""
     if rule.plain:
         return merge(base, incoming, ordering=rule.ordering, ties=rule.ties)
+    # Rows merged by their columns contain the stored row already, so they replace it whatever the ordering value.
     combined = _pairs(rule, base, incoming)
     return merge(base, combined)
 
@@ -125,6 +126,8 @@ def supersedes(
     """
     places = pa.array(np.maximum(partner, 0))
     newer, tied = np.zeros(len(partner), bool), np.ones(len(partner), bool)
+    # Columns are compared like the parts of a tuple: a later one decides only where all before are equal, and a tie of the
+    # last column is decided by `ties`.
     for number, (theirs, mine) in enumerate(zip(new, old, strict=True), 1):
         value, there = plain(theirs).take(places), plain(mine)
         last = number == len(new)
@@ -215,6 +218,7 @@ def unrepeated(
         ordering: the columns that decide between rows of the same key.
         column: reads one of those columns; called only if keys repeat.
     """
+    # Most batches repeat no key, which hashes prove without comparing texts.
     in_order = np.sort(hashes)
     if not (in_order[1:] == in_order[:-1]).any():
         return None

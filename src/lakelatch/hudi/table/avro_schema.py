@@ -28,6 +28,7 @@ def to_avro(schema: pa.Schema, table: str) -> str:
     Raises:
         InputError: a name or type that the readers cannot hold.
     """
+    # Avro names hold letters, digits and underscores, and do not begin with a digit.
     record = re.sub(r"[^A-Za-z0-9_]", "_", table) or "table"
     if record[0].isdigit():
         record = f"_{record}"

@@ -79,12 +79,12 @@ def declared(schema: pa.Schema) -> pa.Schema:
 
 
 def required_columns(schema: pa.Schema) -> tuple[str, ...]:
-    """The columns that are not nullable."""
+    """Return the columns that are not nullable."""
     return tuple(field.name for field in schema if not field.nullable and field.name not in META_COLUMNS)
 
 
 def with_required(schema: pa.Schema, required: Container[str]) -> pa.Schema:
-    """The schema, with these columns not nullable."""
+    """Return the schema with these columns not nullable."""
     import pyarrow as pa
 
     return pa.schema([field.with_nullable(field.nullable and field.name not in required) for field in schema])
@@ -150,6 +150,7 @@ def fields_inside(kind: pa.DataType, where: str) -> Iterator[tuple[str, pa.Field
         inside = [(each.name, each) for each in map(kind.field, range(kind.num_fields))]
     elif types.is_map(kind):
         inside = [
+            # Arrow's map keys are never nullable, which is nothing that the user declared.
             ("key", kind.key_field.with_name("key").with_nullable(True)),
             ("value", kind.item_field.with_name("value")),
         ]
@@ -326,6 +327,7 @@ def _plain(kind: pa.DataType, where: str) -> pa.DataType:
             return plain
     if types.is_dictionary(kind):
         return _plain(kind.value_type, where)
+    # No reader has decimals of more than 38 digits.
     if types.is_decimal(kind) and kind.precision <= 38 and 0 <= kind.scale <= kind.precision:
         return pa.decimal128(kind.precision, kind.scale)
     if types.is_timestamp(kind) and kind.tz is not None:
@@ -379,6 +381,7 @@ def python_value(value: pa.Scalar) -> Any:
     try:
         return value.as_py()
     except (ValueError, OverflowError):
+        # One value out of Python's range fails the whole struct or list, so go inside and convert the others.
         match value:
             case pa.StructScalar():
                 return {name: python_value(each) for name, each in value.items()}

@@ -149,6 +149,7 @@ class TableConfig:
         where = f"{PROPERTIES_PATH} of {table}" if table else PROPERTIES_PATH
         if not body.strip():
             raise _damaged(where, "is empty", table)
+        # Both the JVM and this library end the last line, so a file that does not is torn.
         if not body.endswith((b"\n", b"\r")):
             raise _damaged(where, "ends in the middle of a line", table)
         try:

@@ -70,6 +70,7 @@ class SoughtKeys:
         return self._in_order(_swapped(self.keys))
 
     def _in_order(self, keys: pa.Array) -> list[bytes]:
+        # Among very many keys nearly every file has some in its span, so the exact search would leave few files out.
         if len(keys) <= _SORTED_MAX:
             return sorted(keys.to_pylist())
         span = pc.min_max(keys)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-SPARKS_OWN = "_spark_metadata"  # a folder that no scan of Spark looks into
+SPARKS_OWN = "_spark_metadata"  # a folder that Spark's scans ignore
 ELEMENT_BYTES_MAX = 255  # the longest file name of every common file system
 _SOME_ROWS = 1 << 20
 _FEW_ROWS = 64  # up to here a loop is quicker than an Arrow kernel

@@ -73,6 +73,8 @@ def _read(text: str | None, kind: pa.DataType) -> list[Any]:
 def _stored(field: str, value: Any, kind: pa.DataType) -> Any:
     import pyarrow as pa
 
+    # Arrow converts generously (1.5 to 1). Only a value that the conversion leaves equal and of its type names a
+    # partition.
     plain = value.as_py() if isinstance(value, pa.Scalar) else value.item() if hasattr(value, "item") else value
     if plain is None:
         return None

@@ -21,7 +21,7 @@ from ...errors import InputError
 
 RECORD_KEY = "_hoodie_record_key"
 _SHOWN = 5
-_FEW = 1 << 15  # octets that are hashed at a time; so many powers of a base are kept
+_FEW = 1 << 15  # octets hashed at a time, and the number of cached powers of a base
 _U32 = npt.NDArray[np.uint32]
 # 31 is odd, so it can be inverted modulo 2^32; the same holds for the second multiplier modulo 2^64.
 _JAVA = (np.uint32(31), np.uint32(pow(31, -1, 2**32)))
@@ -78,6 +78,7 @@ def refuse_blank(table: pa.Table, fields: Sequence[str]) -> None:
         column = table.column(name)
         refuse_key_type(name, column.type)
         text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+        # An empty text is no key either: Hudi refuses it.
         blank = pc.fill_null(pc.equal(column, ""), fill_value=True) if text else column.is_null()
         if pc.any(blank, min_count=0).as_py():
             raise _blank(table, name, blank)

@@ -178,6 +178,7 @@ class History:
         rows = sorted(instants, key=lambda each: each.instant.order[::-1])
         wanted = {file_name(each.instant) for each in rows}
         name, size = self._put(rows, wanted)
+        # Another archiver may put its manifest in force first; then ours is made again on top of it.
         for _ in range(_TRIES):
             if self._put_in_force(name, size, wanted, rows[0].instant.requested, rows[-1].instant.requested):
                 return

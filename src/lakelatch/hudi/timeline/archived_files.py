@@ -1,4 +1,4 @@
-"""The data files older than the first active instant: which of them count.
+"""The data files that count among those older than the first active instant.
 
 Other engines count all of them. Only the history distinguishes a file of an archived commit from one that was never
 committed, and nothing distinguishes a cleaned file from a kept one. So they read a file that the store puts late:
@@ -126,6 +126,7 @@ def note_archived_files(
             if store.secure(NOTED).done:
                 return
             continue
+        # Commits archived since the last note, and those that are about to be.
         landed = {*going, *(each.requested for each in history.instants(first=last.before, last=before).values())}
         body = _next(last, before, landed, files).to_bytes()
         if stored is None:

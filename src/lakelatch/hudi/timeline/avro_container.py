@@ -83,6 +83,7 @@ def _only_record(file: io.BytesIO, records: Collection[str]) -> dict[str, Any]:
         if count not in (0, 1) or (found and count):
             raise ValueError(f"it holds {max(count, 2)} records instead of one")
         if count:
+            # Anything after the record means that the bytes are not what the schema says.
             inside = io.BytesIO(_unpacked(content, codec))
             found.append(fastavro.schemaless_reader(inside, schema, None))
             if inside.read(1):

@@ -58,7 +58,7 @@ class WriteStat:
         """The paths of its file and all its log files."""
         logs = (
             join(self.partition, name.rpartition("/")[2]) for name in self.log_files or ()
-        )  # the JVM tells some whole
+        )  # the JVM writes some of them as whole paths
         return tuple(dict.fromkeys((self.path, *logs)))
 
 

@@ -43,6 +43,7 @@ def refuse_clock(now_s: float, top: str, table: str, *, trusted: bool) -> None:
     now = from_epoch_ms(int(now_s * 1000))
     if now <= top:
         return
+    # ``trusted`` does not apply here: such a clock is wrong for certain.
     if now[:4] >= _LAST_YEAR:
         raise ConfigError(
             f"{table}: the clock of this host says {now}, which cannot be; nothing was written. Set the clock",

@@ -270,6 +270,7 @@ class Snapshot:
             if self._alone < _LISTED_ALONE:
                 listed = unlisted.slices_of(partition)
                 with self._mutex:
+                    # Another thread may have listed all partitions meanwhile.
                     if self._unlisted is not None:
                         self._alone += 1
                         self._partitions.setdefault(partition, listed)
@@ -305,6 +306,7 @@ def _advanced(
         return changed[partition]
 
     for commit, _, completed in commits:
+        # Replaced groups go first: the same commit writes the groups that take their place.
         replaced = commit.get("replaced", {})
         for partition, file_ids in replaced.items():
             if (slices := changing(partition)) is not None:
@@ -395,6 +397,8 @@ def _since(base: BaseFile | None, logs: Sequence[LogFile]) -> tuple[LogFile, ...
     """Return the log files that the base file does not contain yet, in merge order."""
     if not logs:
         return ()
+    # A compaction takes its T when it is planned. A log file completed after that is not in its base file, whatever its own
+    # T.
     kept = [log for log in logs if base is None or log.completed >= base.instant]
     return tuple(sorted(kept, key=lambda log: log.order))
 

@@ -109,7 +109,7 @@ class Timeline:
         undone: dict[str, str] = {}
         for each in self.completed:
             if each.action == "restore" and (stored := self.store.get(self.path(each))) and stored.body:
-                with suppress(CorruptTableError):  # which `check` names; nobody's rows depend on it
+                with suppress(CorruptTableError):  # `check` reports it; no rows depend on it
                     names = decode_container(stored.body, "HoodieRestoreMetadata", name=self.path(each))[
                         "instantsToRollback"
                     ]

@@ -50,6 +50,7 @@ def time_of(value: Time, what: str, *, utc: bool = True) -> str:
                 "(hoodie.table.timeline.timezone). Give an instant, or the local time without a zone",
                 argument=what,
             )
+        # Integer arithmetic: the timestamp of a datetime is a float, and would round milliseconds.
         return from_epoch_ms((moment.replace(tzinfo=moment.tzinfo or UTC) - _EPOCH) // _MILLISECOND)
     except (ValueError, OverflowError, TypeError):
         raise InputError(f"{what} is {brief(value)}, which is no time; give {FORMS}", argument=what) from None

@@ -65,5 +65,6 @@ class ListedLater:
         return replace(self, view=replace(self.view, replacements=tuple(replacements)), completed=last)
 
     def _built(self, listing: Listing) -> Mapping[str, Mapping[str, FileSlice]]:
+        # After the listing: a restore between an earlier check and the listing would go unnoticed.
         self.refuse(self.completed)
         return build(listing, self.view, self.timeline.config, as_of_completion=self.completed).by_partition()

@@ -1,4 +1,4 @@
-"""The dashboard: one page without anything from elsewhere, put together from three files beside this one."""
+"""The dashboard: one self-contained page, assembled from three files beside this one."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ class Page:
 
 
 def page() -> Page:
-    """The dashboard as it is sent."""
+    """Return the dashboard as it is sent."""
     parts = files(__package__)
     style, script, frame = ((parts / f"dashboard.{kind}").read_text() for kind in ("css", "js", "html"))
     body = frame.replace("/*STYLE*/", style).replace("/*SCRIPT*/", script)
+    # The policy names the script and the style by hash, so a browser runs nothing that was injected.
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; connect-src 'self'; img-src data:; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
