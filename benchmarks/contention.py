@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from lakelatch.bench import Cell, Contender, Plan, Progress, Results, Scenario, contenders, load, measure, read
-from lakelatch.bench.report import aborted, advise, charts, conditions, lateness, standalone
+from lakelatch.bench.report import aborted, charts, conditions, lateness, standalone
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "benchmarks/results/contention"
@@ -241,7 +241,6 @@ def _lines(results: Results) -> Iterator[str]:
         yield ""
         yield from _table(cells)
         yield ""
-        yield from (f"- {each.words}" for each in advise(cells))
         yield from (f"- {late}" for cell in cells if (late := lateness(cell)))
     yield ""
     yield "Configurations:"
