@@ -264,10 +264,8 @@ def _table(cells: list[Cell]) -> Iterator[str]:
         p50, p99 = (f"{cell.spread(lambda run, p=p: run['latency_ms'][p]).median:.1f}" for p in ("p50", "p99"))  # type: ignore[misc]
         evenness = cell.spread(lambda run: run["fairness"]["ratio"]).median
         until_all = f"{cell.until_all.text(2)} | " if fixed else ""
-        yield (
-            f"| {cell.writers} | {cell.system} | {until_all}{cell.goodput.text()} | {aborted(cell)} | {p50} | {p99} "
-            f"| {evenness:.2f} |"
-        )
+        rate = cell.goodput.text().replace(" to ", "\N{EN DASH}")
+        yield f"| {cell.writers} | {cell.system} | {until_all}{rate} | {aborted(cell)} | {p50} | {p99} | {evenness:.2f} |"
 
 
 def goals(results: Results) -> Iterator[str]:
