@@ -52,13 +52,6 @@ class Part:
             for each in found
         )
 
-    def command(self, seconds: float, rounds: int) -> str:
-        """What makes the same runs by hand, with the default settings."""
-        peers = "".join(f" --peer {peer}" for peer in self.peers)
-        writers = ",".join(map(str, self.writers))
-        length = f"--operations {self.operations}" if self.operations else f"--seconds {seconds:g}"
-        return f"lakelatch bench {' '.join(self.scenarios)} --writers {writers} {length} --rounds {rounds}{peers} --table DIR"
-
 
 PARTS = (
     # The headline. In a run that ends by the clock a system gains by letting all writers but one starve.
@@ -206,7 +199,7 @@ def text(results: Results) -> str:
 
 
 def _lines(results: Results) -> Iterator[str]:
-    machine, plan = results.machine, results.machine["plan"]
+    machine = results.machine
     yield ""
     yield conditions(results)
     if machine["load"] > machine["cores"] / 2:
@@ -216,17 +209,7 @@ def _lines(results: Results) -> Iterator[str]:
             "show what the lab tells, and not yet who is faster."
         )
     yield ""
-    yield (
-        "[What the columns mean](bench.md#results). `make bench-docs FOLDER=DIR` makes these runs and writes this page. "
-        "By hand, with default settings:"
-    )
-    yield ""
-    yield "```text"
-    measured_ones = {cell.system for cell in results.cells()}
-    for part in PARTS:
-        peers = tuple(each for each in part.peers if each.replace("/best", "").replace("/", " ") in measured_ones)
-        yield replace(part, peers=peers).command(plan["seconds"], plan["rounds"])
-    yield "```"
+    yield "[What the columns mean](bench.md#results). `make bench-docs FOLDER=DIR` makes these runs and writes this page."
     yield ""
     yield from goals(results)
     for scenario, cells in results.scenarios().items():
