@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from lakelatch.bench import Cell, Contender, Plan, Progress, Results, Scenario, contenders, load, measure, read
-from lakelatch.bench.report import aborted, advise, charts, conditions, lateness, standalone
+from lakelatch.bench.report import aborted, charts, conditions, lateness, standalone
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "benchmarks/results/contention"
@@ -51,13 +51,6 @@ class Part:
             replace(each, name=f"{each.name}, {self.operations} by each writer", operations=self.operations)
             for each in found
         )
-
-    def command(self, seconds: float, rounds: int) -> str:
-        """What makes the same runs by hand, with the default settings."""
-        peers = "".join(f" --peer {peer}" for peer in self.peers)
-        writers = ",".join(map(str, self.writers))
-        length = f"--operations {self.operations}" if self.operations else f"--seconds {seconds:g}"
-        return f"lakelatch bench {' '.join(self.scenarios)} --writers {writers} {length} --rounds {rounds}{peers} --table DIR"
 
 
 PARTS = (
@@ -206,7 +199,7 @@ def text(results: Results) -> str:
 
 
 def _lines(results: Results) -> Iterator[str]:
-    machine, plan = results.machine, results.machine["plan"]
+    machine = results.machine
     yield ""
     yield conditions(results)
     if machine["load"] > machine["cores"] / 2:
@@ -216,17 +209,7 @@ def _lines(results: Results) -> Iterator[str]:
             "show what the lab tells, and not yet who is faster."
         )
     yield ""
-    yield (
-        "[What the columns mean](bench.md#results). `make bench-docs FOLDER=DIR` makes these runs and writes this page. "
-        "By hand, with default settings:"
-    )
-    yield ""
-    yield "```text"
-    measured_ones = {cell.system for cell in results.cells()}
-    for part in PARTS:
-        peers = tuple(each for each in part.peers if each.replace("/best", "").replace("/", " ") in measured_ones)
-        yield replace(part, peers=peers).command(plan["seconds"], plan["rounds"])
-    yield "```"
+    yield "[What the columns mean](bench.md#results). `make bench-docs FOLDER=DIR` makes these runs and writes this page."
     yield ""
     yield from goals(results)
     for scenario, cells in results.scenarios().items():
@@ -241,7 +224,6 @@ def _lines(results: Results) -> Iterator[str]:
         yield ""
         yield from _table(cells)
         yield ""
-        yield from (f"- {each.words}" for each in advise(cells))
         yield from (f"- {late}" for cell in cells if (late := lateness(cell)))
     yield ""
     yield "Configurations:"
@@ -265,10 +247,8 @@ def _table(cells: list[Cell]) -> Iterator[str]:
         p50, p99 = (f"{cell.spread(lambda run, p=p: run['latency_ms'][p]).median:.1f}" for p in ("p50", "p99"))  # type: ignore[misc]
         evenness = cell.spread(lambda run: run["fairness"]["ratio"]).median
         until_all = f"{cell.until_all.text(2)} | " if fixed else ""
-        yield (
-            f"| {cell.writers} | {cell.system} | {until_all}{cell.goodput.text()} | {aborted(cell)} | {p50} | {p99} "
-            f"| {evenness:.2f} |"
-        )
+        rate = cell.goodput.text().replace(" to ", "\N{EN DASH}")
+        yield f"| {cell.writers} | {cell.system} | {until_all}{rate} | {aborted(cell)} | {p50} | {p99} | {evenness:.2f} |"
 
 
 def goals(results: Results) -> Iterator[str]:

@@ -433,7 +433,7 @@ def _spread(folder: str) -> None:
 
     ext4 does not use an inode again for a minute after its deletion, and looks at every such inode of the group when it
     makes a file there. Markers and heartbeats come and go with every commit, so they had better not lie beside the log
-    and the timeline (docs/benchmarks.md has what it gains).
+    and the timeline.
     """
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
