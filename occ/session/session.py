@@ -225,7 +225,7 @@ class Session:
     def _finish_creation(self) -> bool:
         """Begin the log of a table whose creator did not come so far. False where the table has none for another reason."""
         try:
-            return finish(self.store, self._properties)
+            return self._properties is not None and finish(self.store, self._properties)
         except (StorageError, CorruptTableError) as e:  # who may not write reads an empty table
             _log.info("%s: its creation was not finished: %s", self.url, e)
             return False

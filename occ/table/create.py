@@ -48,8 +48,8 @@ def _notes_what_is_given(made: Callable[P, Table]) -> Callable[P, Table]:
     return noted
 
 
-@suggesting
 @_notes_what_is_given
+@suggesting
 def create(
     url: str,
     *,
@@ -205,7 +205,7 @@ def _refuse_another(table: Table, *, exist_ok: bool, differences: Mapping[str, t
     if not exist_ok:
         raise InputError(
             f"there is a table at {table.url} already{f', and it is another one: {others}' if others else ''}; open it with "
-            "lakelatch.open, or say exist_ok=True",
+            "lakelatch.open, or say `exist_ok=True`, which opens it unless it is another one than was asked for",
             table=table.url,
             differences=dict(differences),
         )
