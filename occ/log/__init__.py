@@ -15,6 +15,7 @@ from .epochs import (
     slot_path,
 )
 from .publisher import FOLDER_KEEPER, Publisher, attach, files_of, metadata_of, plain_metadata_of
+from .standing_batches import known_batches, standing_batches
 from .state import LogState
 from .tail import Tail
 from .unknown_outcome import OutcomeGuard
@@ -37,10 +38,12 @@ __all__ = [
     "first_slot",
     "is_epoch",
     "is_slot",
+    "known_batches",
     "metadata_of",
     "plain_metadata_of",
     "read_all",
     "read_epoch",
     "read_to_the_tear",
     "slot_path",
+    "standing_batches",
 ]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
 from ...environment import Environment
@@ -30,12 +30,14 @@ from ...errors import (
 )
 from ...storage import Durable, Outcome, Put, Store, is_far, secured
 from ..entries import (
+    Batches,
     Begin,
     Close,
     Commit,
     End,
     GroupBegin,
     GroupCommit,
+    Landed,
     LogEntry,
     Open,
     Settings,
@@ -663,11 +665,14 @@ class CommitLog:
             if self._store.put_if_absent(slot_path(epoch, slot), encode(Close(), epoch, slot, self._env.uuid())).done:
                 self.closed = epoch
 
-    def take_over(self, settings: Settings, top: Callable[[], str]) -> None:
+    def take_over(
+        self, settings: Settings, top: Callable[[], str], batches: Callable[[Batches], Iterable[Landed]]
+    ) -> None:
         """The log goes on in a new epoch with these settings, in which nothing is open and no commit is a stranger's.
 
         Args:
             top: the largest time that the timeline shows, read when nothing can land any more.
+            batches: which have landed, by what this log says and by the timeline; likewise.
         """
         with self._mutex:
             while True:
@@ -683,9 +688,8 @@ class CommitLog:
                 if epochs(self._store, since=closing + 1):  # carried on by somebody, then that closes; or long gone
                     continue
                 # All that counts stands before the close.
-                opening = Open(
-                    max(state.top, top()), 0, settings, (), state.last, slot + 1, batches=tuple(state.batches)
-                )
+                landed = tuple(batches(state.batches))
+                opening = Open(max(state.top, top()), 0, settings, (), state.last, slot + 1, batches=landed)
                 opened = self._insist(slot_path(closing + 1, slot + 1), encode(opening, closing + 1, slot + 1, ""))
                 if opened and not self._newest_epoch_is_not(closing + 1):
                     return

@@ -27,6 +27,7 @@ from ...storage import Outcome
 from ..check import data_files, refuse_misplaced
 from ..entries import SIDES
 from ..liveness import Leases, delete_data_file
+from ..log import standing_batches
 from .clean import savepoints
 from .execution import Service, end_plan
 from .pinned_view import refuse_cleaned
@@ -35,6 +36,7 @@ from .scheduling import finish_decided
 
 if TYPE_CHECKING:
     from ...hudi.timeline import Timeline
+    from ..entries import Landed
     from ..session import Session
 
 _log = logging.getLogger("lakelatch.restore")
@@ -86,7 +88,8 @@ def _restore(session: Session, instant: str) -> tuple[str | None, tuple[str, ...
             return None, ()
         # Newest first, as they leave.
         undone = [file_name(each) for each in reversed(later)]
-        txn.settle({"slices": {}, "to": target.requested}, undone=undone)
+        standing = txn.attempt.seen(lambda: _standing(session, target, later))
+        txn.settle({"slices": {}, "to": target.requested}, undone=undone, standing=standing)
     return txn.result.completion if txn.result else None, tuple(each.requested for each in reversed(later))
 
 
@@ -99,6 +102,14 @@ def _to_take_back(session: Session, instant: str) -> tuple[Instant, tuple[Instan
     if later:
         _refuse_to_lose(session, timeline, target, later)
     return target, later
+
+
+def _standing(session: Session, target: Instant, later: tuple[Instant, ...]) -> tuple[Landed, ...]:
+    """The newest batches in the state of the target, of those sources whose newest is taken back."""
+    taken = {each.requested for each in later}
+    sources = [each.batch.source for each in session.log.state.batches if each.instant in taken]
+    completed = target.completed or target.requested
+    return standing_batches(session.timeline(), session.history, sources, completed=completed)
 
 
 def _refuse_to_lose(session: Session, timeline: Timeline, target: Instant, later: tuple[Instant, ...]) -> None:

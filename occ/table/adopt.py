@@ -18,13 +18,13 @@ from ...environment import SYSTEM, Environment
 from ...errors import CommitError, ConfigError, CorruptTableError, UnsupportedTableError
 from ...hudi.files import DELETE, Block, list_data_files, read_blocks
 from ...hudi.table import TableConfig
-from ...hudi.timeline import EARLIEST, FileSlice, has_archive, is_time, parse_unknown, read_timeline, skipped
+from ...hudi.timeline import EARLIEST, FileSlice, History, has_archive, is_time, parse_unknown, read_timeline, skipped
 from ...storage import Store
 from ..check import refuse_misplaced
-from ..entries import Commit, Open
+from ..entries import Batches, Commit, Landed, Open
 from ..incoming import null_free
 from ..liveness import HEARTBEATS, HeartbeatObserver, instants_with_markers
-from ..log import LogState, Publisher, epochs, read_epoch
+from ..log import LogState, Publisher, epochs, known_batches, read_epoch
 from ..session import cold_view, prove, read_config
 from .create import next_generation, refuse_unsafe, settings_for, start_log, with_floor
 from .table import Table, store_of
@@ -90,14 +90,21 @@ def adopt(
             table.rollback_failed_writes(wait=True, progress=progress)
             still = table.session.log.catch_up().open.values()
             _refuse_the_living(store.url, [begin.instant for begin in still if not begin.waits])
-            table.session.log.take_over(next_generation(wanted, env), lambda: _latest(store, config))
+            table.session.log.take_over(
+                next_generation(wanted, env), lambda: _latest(store, config), lambda said: _landed(store, config, said)
+            )
     else:
         _wait_for_silence(store, env, state, progress)
         publisher = Publisher(store, env, config.timeline_folder)
         _publish(publisher, commits)
         publisher.secure()  # the new log cannot put back what a power cut takes away
-        start_log(store, env, wanted, top=_latest(store, config), batches=tuple(state.batches))
+        start_log(store, env, wanted, top=_latest(store, config), batches=_landed(store, config, state.batches))
     return with_floor(Table(store, env=env, writer=writer))
+
+
+def _landed(store: Store, config: TableConfig, said: Batches) -> tuple[Landed, ...]:
+    """Which batches have landed: a torn log has not said all, and another engine may have taken commits back."""
+    return known_batches(read_timeline(store, config), History(store, config.timeline_folder), said)
 
 
 def _old_log(store: Store) -> tuple[LogState, list[Commit]]:
