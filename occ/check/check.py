@@ -15,6 +15,7 @@ from ...errors import LakeLatchError, StorageError
 from ...hudi.files import BaseFile, FileGroupId, Listing, list_data_files
 from ...hudi.table import TableConfig
 from ...hudi.timeline import FileSlice, Replacement, TimelineView, build
+from ..entries import Settings
 from .archived import check_archived
 from .commit_log import LogReport, check_log, check_publication
 from .files import (
@@ -35,6 +36,7 @@ from .key_ranges import check_key_ranges
 from .log_files import check_logs
 from .no_files import check_no_files
 from .timeline import History, check_clock, check_properties, check_timeline
+from .unique_values import check_unique
 
 if TYPE_CHECKING:
     from ...storage import Store
@@ -54,7 +56,8 @@ def check(
 
     Args:
         store: at the table.
-        deep: also read all rows that are in the table now, with their pages' checksums, and look for duplicate keys.
+        deep: also read all rows that are in the table now, with their pages' checksums, and look for keys, and values under
+            unique constraints, that stand twice.
         run_all: like `map`; a thread pool's reads several footers at once.
         progress: called with what is looked at, how many are done and how many there are.
         env: its clock says which commits are from the future.
@@ -101,7 +104,9 @@ def check(
         keys = {path: footer.keys for path, footer in footers.items()}
         check_buckets(store, config, slices, log.settings.bucket_count, keys, out, deep=deep)
     if deep and config.base_file_format == "PARQUET":
-        check_keys(store, config, slices, out, progress=_labelled(progress, "record keys"))
+        settings = (log.settings if log is not None else None) or Settings()
+        check_keys(store, config, settings.streams, slices, out, progress=_labelled(progress, "record keys"))
+        check_unique(store, settings, slices, out)
     _add_facts(config, listing, history, log, slices, footers, out)
     _say_what_was_not_checked(store, config, deep, out)
     if deep:
@@ -204,7 +209,9 @@ def _say_what_was_not_checked(store: Store, config: TableConfig, deep: bool, out
     if config.metadata_partitions or store.folders(".hoodie/metadata"):
         out.unchecked.append("the metadata table")
     if not deep:
-        out.unchecked.append("the rows themselves, and duplicate record keys (--deep reads them)")
+        out.unchecked.append(
+            "the rows themselves, and record keys and unique values that stand twice (--deep reads them)"
+        )
 
 
 def _say_what_was_not_read(footers: dict[str, Footer], read: set[str], out: Findings) -> None:

@@ -63,6 +63,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
         "a file was gone when it was archived and is there again: only other readers count it",
     ),
     "duplicate-keys": ("damage", "a record key stands twice in one partition (deep check)"),
+    "duplicate-values": ("damage", "a value under a unique constraint stands in two rows (deep check)"),
     "bucket-twice": ("damage", "two file groups of one partition belong to the same bucket"),
     "bucket-wrong": (
         "damage",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from .findings import RESTORE, Findings
 
 if TYPE_CHECKING:
     from ...storage import Store
+    from ...streams import Stream
 
 RunAll = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 COMMIT_TIME, RECORD_KEY = META_COLUMNS[0], META_COLUMNS[2]
@@ -140,14 +141,16 @@ def _text(value: Any) -> str:
 def check_keys(
     store: Store,
     config: TableConfig,
+    streams: Sequence[Stream],
     slices: list[FileSlice],
     out: Findings,
     *,
     progress: Callable[[int, int], None] | None,
 ) -> None:
-    """No page of a file is broken, and no record key stands twice in one partition.
+    """No page of a base file is broken, and no record key stands twice in one partition, log files merged.
 
-    Reads all columns of the slices, one row group at a time; keeps eight bytes a row of a partition.
+    Reads all columns of the base files, one row group at a time, and the keys of log files; keeps eight bytes a row of a
+    partition.
     """
     import numpy as np
 
@@ -155,14 +158,14 @@ def check_keys(
 
     by_partition: dict[str, list[FileSlice]] = defaultdict(list)
     for each in slices:
-        if each.base is not None and each.base.extension == "parquet":
+        if each.base is None or each.base.extension == "parquet":
             by_partition[each.partition].append(each)
     done, total = 0, sum(len(those) for those in by_partition.values())
     for partition, those in by_partition.items():
         hashes = []
         for each in those:
-            assert each.base is not None
-            keys = _keys(store, config, each.base, out, whole=True)
+            keys = _keys(store, config, each.base, out, whole=True) if each.base else None
+            keys = _with_logs(store, config, streams, each, keys)
             hashes.append(wide_hashes(keys) if keys is not None else np.zeros(0, np.uint64))
             done += 1
             if progress:
@@ -170,24 +173,28 @@ def check_keys(
         ordered = np.sort(np.concatenate(hashes))
         suspects = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
         if len(suspects):
-            _name_duplicates(store, config, partition, those, suspects, out)
+            _name_duplicates(store, config, streams, partition, those, suspects, out)
 
 
 def _name_duplicates(
-    store: Store, config: TableConfig, partition: str, slices: list[FileSlice], suspects: Any, out: Findings
+    store: Store,
+    config: TableConfig,
+    streams: Sequence[Stream],
+    partition: str,
+    slices: list[FileSlice],
+    suspects: Any,
+    out: Findings,
 ) -> None:
-    """Look again at the rows with equal hashes: different keys may share one, and log files may have deleted a row."""
+    """Look again at the rows with equal hashes: different keys may share one."""
     import numpy as np
 
     from ...hudi.table import shown, wide_hashes
 
     where: dict[str, list[str]] = defaultdict(list)
     for each in slices:
-        assert each.base is not None
-        keys = _keys(store, config, each.base, out)
-        if keys is not None and len(keys := keys.filter(np.isin(wide_hashes(keys), suspects))):
-            for key in _left_by_logs(store, config, each, keys).to_pylist():
-                where[key].append(each.base.path)
+        keys = _with_logs(store, config, streams, each, _keys(store, config, each.base, out) if each.base else None)
+        for key in keys.filter(np.isin(wide_hashes(keys), suspects)).to_pylist() if keys is not None else ():
+            where[key].append(each.base.path if each.base else min(each.paths))
     twice = {key: paths for key, paths in sorted(where.items()) if len(paths) > 1}
     if twice:
         files = sorted({path for paths in twice.values() for path in paths})
@@ -200,20 +207,19 @@ def _name_duplicates(
         )
 
 
-def _left_by_logs(store: Store, config: TableConfig, slice_: FileSlice, keys: Any) -> Any:
-    """Those of some keys of its base file that the log files of a slice have not deleted; all where that cannot be told."""
+def _with_logs(store: Store, config: TableConfig, streams: Sequence[Stream], slice_: FileSlice, keys: Any) -> Any:
+    """The keys of a slice with its log files, of those of its base file (None: not known); these where it cannot be told."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    from ...hudi.merge import merged_rows
+    from ...streams import slice_rows
 
-    if not slice_.logs or not config.populate_meta_fields:
+    if not slice_.logs or not config.populate_meta_fields or (slice_.base is not None and keys is None):
         return keys
     try:
-        rows = merged_rows(store, config, slice_, columns=(), meta=False)
-        return keys.filter(pc.is_in(keys, value_set=rows.column(RECORD_KEY)))
+        rows = slice_rows(store, config, streams, slice_, columns=(), meta=False)
     except (pa.ArrowException, OSError, LakeLatchError):  # of the log files another finding tells
         return keys
+    return pa.concat_arrays(rows.column(RECORD_KEY).cast(pa.string()).chunks or [pa.array([], pa.string())])
 
 
 def _keys(store: Store, config: TableConfig, base: BaseFile, out: Findings, *, whole: bool = False) -> Any:

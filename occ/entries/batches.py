@@ -5,11 +5,14 @@
 
 The number stands in the commit entry, so a batch lands and is remembered by one write, and every other writer that tries to
 land it reads that first. As transaction identifiers of Delta Lake (``txn`` in its protocol), and of Spark's sinks.
+
+It stands on the timeline too, for a restore: its entry says which batches are the newest now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -18,6 +21,7 @@ from ...errors import InputError
 
 SOURCES_MAX = 1000  # that the log remembers; of more, the one that has landed nothing for longest is forgotten
 _NUMBER_MAX = 2**63 - 1
+_EXTRA = "lakelatch.batch"  # among the extraMetadata of a commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,19 @@ class Batch:
                 f'batch={brief(given)} is no batch; give a pair of a source and a number, as ("nightly load", 17)'
             )
         return cls(*given)
+
+    @classmethod
+    def told_in(cls, extra: Mapping[str, str]) -> Self | None:
+        """The one that a commit on the timeline says it has landed (`extra`); None where it says of none."""
+        try:
+            return cls(*json.loads(extra[_EXTRA])) if _EXTRA in extra else None
+        except (ValueError, TypeError, InputError):  # not ours
+            return None
+
+    @property
+    def extra(self) -> dict[str, str]:
+        """What a commit on the timeline says of it."""
+        return {_EXTRA: json.dumps([self.source, self.number], ensure_ascii=False)}
 
     def __str__(self) -> str:
         return f"batch {self.number} of {self.source!r}"
@@ -101,7 +118,8 @@ class Batches:
         if len(self._landed) > SOURCES_MAX:
             del self._landed[next(iter(self._landed))]
 
-    def take_back(self, instants: Iterable[str]) -> None:
-        """These transactions were undone: nothing is known of their sources any more, so whatever comes next lands."""
-        gone = set(instants)
-        self._landed = {source: each for source, each in self._landed.items() if each.instant not in gone}
+    def take_back(self, instants: Iterable[str], standing: Iterable[Landed] = ()) -> None:
+        """These transactions were undone. Of their sources those are the newest ``standing`` now; the others have landed none."""
+        gone, before = set(instants), {each.batch.source: each for each in standing}
+        left = ((s, each if each.instant not in gone else before.get(s)) for s, each in self._landed.items())
+        self._landed = {source: each for source, each in left if each is not None}

@@ -118,6 +118,7 @@ class Commit:
     ``undone``: names of instants that leave the timeline with this one. ``named``: T on the timeline where it is another
     one than ours, as a savepoint bears the time of the commit that it keeps. ``echo``: the name of an empty instant that
     says ``schema`` once more, for readers who take that of the largest T (`placed`). ``batch``: which it lands.
+    ``standing``: of a restore, the newest batches of those sources whose newest it takes back.
     ``recent``: the metadata, for as long as its writer has it in memory; no part of the entry. ``place``: among the commits of
     its entry, where that is a `GroupCommit`.
     """
@@ -138,6 +139,7 @@ class Commit:
     named: str = ""
     echo: str = ""
     batch: Batch | None = None
+    standing: tuple[Landed, ...] = ()
     recent: Callable[[], CommitMetadata | None] | None = field(default=None, compare=False, repr=False)
     place: int = 0
 
@@ -199,6 +201,7 @@ class Commit:
             ("named", self.named),
             ("echo", self.echo),
             ("batch", batch),
+            ("standing", [each.to_json() for each in self.standing]),
         )
 
 
@@ -413,6 +416,7 @@ def _commit(raw: dict[str, Any]) -> Commit:
         named=raw.get("named", ""),
         echo=raw.get("echo", ""),
         batch=Batch(*raw["batch"]) if raw.get("batch") else None,
+        standing=tuple(map(Landed.from_json, raw.get("standing", ()))),
     )
 
 

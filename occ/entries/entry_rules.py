@@ -129,6 +129,7 @@ _COMMIT_MAY: _Tests = {
     "named": lambda value: value == "" or _time(value),
     "echo": lambda value: value == "" or _instants([value]),
     "batch": _batch,
+    "standing": _batches,
 }
 _SEVERAL: _Tests = {
     "slot": _number,

@@ -447,7 +447,7 @@ def staged_entry(attempt: Attempt, changes: Staged) -> Commit:
             blind=changes.read_set().blind,
             batch=attempt.batch,
         ),
-        changes.metadata(None),
+        changes.metadata(None, attempt.batch.extra if attempt.batch else {}),
         changes.values(),
         inline_bytes=session.inline_bytes,
     )

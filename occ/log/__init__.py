@@ -25,6 +25,7 @@ from .epochs import (
     slot_path,
 )
 from .publisher import FOLDER_KEEPER, Publisher, attach, files_of, metadata_of, plain_metadata_of
+from .standing_batches import known_batches, standing_batches
 from .state import LogState
 from .tail import Tail
 from .unknown_outcome import OutcomeGuard
@@ -52,6 +53,7 @@ __all__ = [
     "first_slot",
     "is_epoch",
     "is_slot",
+    "known_batches",
     "metadata_of",
     "plain_metadata_of",
     "put_properties",
@@ -59,6 +61,7 @@ __all__ = [
     "read_epoch",
     "read_to_the_tear",
     "slot_path",
+    "standing_batches",
     "start_log",
     "strange_files",
 ]

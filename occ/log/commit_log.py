@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
 from ...environment import Environment
@@ -38,6 +38,7 @@ from ..entries import (
     End,
     GroupBegin,
     GroupCommit,
+    Landed,
     LogEntry,
     Open,
     Settings,
@@ -714,12 +715,17 @@ class CommitLog:
                 self.closed = epoch
 
     def take_over(
-        self, settings: Settings, top: Callable[[], str], overlaps: Callable[[Commit], bool] = lambda _: False
+        self,
+        settings: Settings,
+        top: Callable[[], str],
+        batches: Callable[[Batches], Iterable[Landed]],
+        overlaps: Callable[[Commit], bool] = lambda _: False,
     ) -> tuple[Commit, ...]:
         """The log goes on in a new epoch with these settings, in which nothing is open and no commit is a stranger's.
 
         Args:
             top: the largest time that the timeline shows, read when nothing can land any more.
+            batches: which have landed, by what this log says and by the timeline; likewise.
             overlaps: whether a commit that is not on the timeline yet has changed what a stranger's has.
 
         Returns the commits that were left out for that: they count for nothing, and were shown to no reader of the timeline.
@@ -738,9 +744,9 @@ class CommitLog:
                 if epochs(self._store, since=closing + 1):  # carried on by somebody, then that closes; or long gone
                     continue
                 # All that counts stands before the close.
-                last, batches = None if left else state.last, Batches(state.batches)
-                batches.take_back(each.instant for each in left)
-                opening = Open(max(state.top, top()), 0, settings, (), last, slot + 1, batches=tuple(batches))
+                last, said = None if left else state.last, Batches(state.batches)
+                said.take_back(each.instant for each in left)
+                opening = Open(max(state.top, top()), 0, settings, (), last, slot + 1, batches=tuple(batches(said)))
                 opened = self._insist(slot_path(closing + 1, slot + 1), encode(opening, closing + 1, slot + 1, ""))
                 if opened and not self._newest_epoch_is_not(closing + 1):
                     return left

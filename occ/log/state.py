@@ -93,7 +93,7 @@ class LogState:
         if entry.restores:
             undone = [name.partition("_")[0] for name in entry.undone]
             self.ended.update(dict.fromkeys(undone, "undone"))
-            self.batches.take_back(undone)
+            self.batches.take_back(undone, entry.standing)
         if entry.batch is not None:
             self.batches.add(entry.batch, entry.instant)
         self.undone.update(entry.undone)  # after that: whoever reads both without a lock reads this first

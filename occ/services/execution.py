@@ -12,7 +12,7 @@ from ...conflict import Claim
 from ...errors import ConflictError
 from ...hudi.timeline import COMPLETED_AS, WriteStat
 from ...progress import Reporter
-from ..entries import Begin, Commit, Content, End, LogEntry, groups_of, held, hold, paths_of
+from ..entries import Begin, Commit, Content, End, Landed, LogEntry, groups_of, held, hold, paths_of
 from ..landing import CommitValidator, Landing, staged_entry
 from ..log import LogState
 from ..session import winner_facts
@@ -55,12 +55,17 @@ class Service:
         """How it landed; None before that."""
         return self._landing.result
 
-    def settle(self, content: Content, *, undone: Iterable[str] = (), named: str = "") -> None:
-        """What is to land: the content of its instant, the instants that leave with it, T that it is shown under."""
+    def settle(
+        self, content: Content, *, undone: Iterable[str] = (), standing: Iterable[Landed] = (), named: str = ""
+    ) -> None:
+        """What is to land: the content of its instant, the instants that leave with it, T that it is shown under.
+
+        ``standing``: the newest batches then of sources whose newest leaves with them.
+        """
         self.attempt.require_open()
         self._changes.empty_too = True
         self._changes.named = groups_of(content)
-        self._content, self._undone, self._named = content, tuple(undone), named
+        self._content, self._undone, self._named, self._standing = content, tuple(undone), named, tuple(standing)
 
     def refuse_beside_archival(self) -> None:
         """Raise `ConflictError` while an archival is decided and pending; from our begin entry on none is decided."""
@@ -89,7 +94,7 @@ class Service:
 
     def _entry(self) -> Commit:
         kept = hold(self.session.store, self.attempt.instant, self._content, inline_bytes=self.session.inline_bytes)
-        return _content_entry(self.attempt, kept, self._undone, self._named)
+        return replace(_content_entry(self.attempt, kept, self._undone, self._named), standing=self._standing)
 
 
 def _content_entry(attempt: Attempt, kept: Content, undone: tuple[str, ...] = (), named: str = "") -> Commit:

@@ -2,7 +2,7 @@
 
     begin    from here on nobody lands: whoever reads this entry waits, and loses once the restore has landed
              a clean or archival that is decided and pending is executed first
-    check    the state is whole; no savepoint stands on what is taken back
+    check    the state is whole and goes with the settings; no savepoint stands on what is taken back
     commit   the log says which instants are undone: nobody publishes them again
     publish  the undone instants leave the timeline, the newest first; `T_C.restore` appears when all are gone
     sweep    their files go last, and only when no reader's lease is older
@@ -20,21 +20,26 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...errors import CorruptTableError, InputError, LakeLatchError, UnsupportedTableError
+from ...errors import ConfigError, CorruptTableError, InputError, LakeLatchError, UnsupportedTableError
 from ...hudi.files import list_data_files
 from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, Snapshot, file_name, read_timeline
 from ...storage import Outcome
 from ..check import data_files, refuse_misplaced
 from ..entries import SIDES
 from ..liveness import Leases, delete_data_file
+from ..log import standing_batches
 from ..session import refuse_cleaned, savepoints
+from ..workspace.unique_constraints import refuse_repeated
 from .execution import Service, end_plan
 from .savepoint import again, commit_at
 from .scheduling import finish_decided
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ...hudi.timeline import Timeline
-    from ..session import Session
+    from ..entries import Landed
+    from ..session import Session, View
 
 _log = logging.getLogger("lakelatch.restore")
 
@@ -85,7 +90,8 @@ def _restore(session: Session, instant: str) -> tuple[str | None, tuple[str, ...
             return None, ()
         # Newest first, as they leave.
         undone = [file_name(each) for each in reversed(later)]
-        txn.settle({"slices": {}, "to": target.requested}, undone=undone)
+        standing = txn.attempt.seen(lambda: _standing(session, target, later))
+        txn.settle({"slices": {}, "to": target.requested}, undone=undone, standing=standing)
     return txn.result.completion if txn.result else None, tuple(each.requested for each in reversed(later))
 
 
@@ -98,6 +104,14 @@ def _to_take_back(session: Session, instant: str) -> tuple[Instant, tuple[Instan
     if later:
         _refuse_to_lose(session, timeline, target, later)
     return target, later
+
+
+def _standing(session: Session, target: Instant, later: tuple[Instant, ...]) -> tuple[Landed, ...]:
+    """The newest batches in the state of the target, of those sources whose newest is taken back."""
+    taken = {each.requested for each in later}
+    sources = [each.batch.source for each in session.log.state.batches if each.instant in taken]
+    completed = target.completed or target.requested
+    return standing_batches(session.timeline(), session.history, sources, completed=completed)
 
 
 def _refuse_to_lose(session: Session, timeline: Timeline, target: Instant, later: tuple[Instant, ...]) -> None:
@@ -129,12 +143,48 @@ def _refuse_to_lose(session: Session, timeline: Timeline, target: Instant, later
             instant=min(taken),
         )
     _refuse_incomplete(session, timeline, target)
-    if session.settings.bucket_count is not None:
-        now, then = session.snapshot(), session.snapshot(as_of_completion=moment)
+    settings = session.settings
+    if settings.unique_constraints or settings.merge or settings.streams or settings.bucket_count is not None:
+        _refuse_broken_rules(session, target, session.view(as_of_completion=moment))
+
+
+def _refuse_broken_rules(session: Session, target: Instant, then: View) -> None:
+    """Raise when that state breaks what the settings say by now: they were compared with the rows of a later one."""
+    settings, schema, slices = session.settings, then.arrow_schema(), then.snapshot.file_slices()
+    if schema is not None:
+        _refuse_lacking(session, target, schema)
+        session.refuse_rule(settings, schema)
+    next_ = (
+        f"Nothing was changed, and the state of {target.requested} has these rows: restore to another commit, or drop the "
+        f"constraint first (`lakelatch settings {session.url} 'unique_constraints=[]'`)"
+    )
+    for constraint in settings.unique_constraints:
+        refuse_repeated(session, constraint, slices, next_)
+    if settings.bucket_count is not None:
         # What stands now was compared when the number of buckets was set, or written since.
-        there = {path for each in now.file_slices() for path in each.paths}
-        brought = (each for each in then.file_slices() if not each.paths <= there)
-        refuse_misplaced(session.store, session.config, brought, session.settings.bucket_count)
+        there = {path for each in session.snapshot().file_slices() for path in each.paths}
+        brought = (each for each in slices if not each.paths <= there)
+        refuse_misplaced(session.store, session.config, brought, settings.bucket_count)
+
+
+def _refuse_lacking(session: Session, target: Instant, schema: pa.Schema) -> None:
+    settings = session.settings
+    change = "Change that setting first, or restore to a commit that has the column"
+    named = [
+        *(("unique_constraints", each, change) for each in settings.unique_constraints),
+        *(("merge", (column,), change) for column, _ in settings.merge),
+        *((f"stream {each.name!r}", each.own, "Restore to a commit that has the column") for each in settings.streams),
+    ]
+    for what, columns, next_ in named:
+        if lacking := [name for name in columns if name not in schema.names]:
+            raise ConfigError(
+                f"{session.url} cannot go back to {target.requested}: it had no column {lacking[0]!r} then, which is named by "
+                f"{what}, so writers would stop. Nothing was changed. {next_}",
+                table=session.url,
+                setting=what,
+                column=lacking[0],
+                instant=target.requested,
+            )
 
 
 def _refuse_incomplete(session: Session, timeline: Timeline, target: Instant) -> None:

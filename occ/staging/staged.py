@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from ...conflict import NOWHERE, ReadSet, Region, Scan, Values, Where, WriteSet
@@ -277,12 +278,13 @@ class Staged:
         blind, condition = self.operation.blind and not looked, tuple(self._conditions)
         return ReadSet(self._read, blind=blind, condition=condition, scans=scans, lookups=lookups)
 
-    def metadata(self, schema: str | None) -> CommitMetadata:
-        """The commit as the timeline tells it."""
+    def metadata(self, schema: str | None, extra: Mapping[str, str] = MappingProxyType({})) -> CommitMetadata:
+        """The commit as the timeline tells it, with ``extra`` entries of its metadata."""
         # Kept, so that the own commit is published without reading it back (`log.metadata_of`).
         self._metadata = CommitMetadata(
             operation=self.label,
             schema=schema,
+            extra=extra,
             stats=self.stats,
             replaced=self._replaced_by_partition(),
             compacted=self.operation.action in ("compaction", "logcompaction"),

@@ -25,6 +25,7 @@ from ...hudi.timeline import (
     EARLIEST,
     CommitMetadata,
     FileSlice,
+    History,
     has_archive,
     is_time,
     parse_unknown,
@@ -33,10 +34,10 @@ from ...hudi.timeline import (
 )
 from ...storage import Store
 from ..check import refuse_misplaced, refuse_other_keys
-from ..entries import Commit, Open
+from ..entries import Batches, Commit, Landed, Open
 from ..incoming import null_free
 from ..liveness import HEARTBEATS, HeartbeatObserver, instants_with_markers
-from ..log import LogState, Publisher, epochs, finish, metadata_of, read_epoch, start_log
+from ..log import LogState, Publisher, epochs, finish, known_batches, metadata_of, read_epoch, start_log
 from ..session import PROPERTIES, cold_view, prove, read_config
 from .create import first_entry, next_generation, refuse_unknown_settings, refuse_unsafe, settings_for, with_floor
 from .table import Table, store_of
@@ -116,6 +117,7 @@ def adopt(
             left = log.take_over(
                 next_generation(wanted, env),
                 lambda: _latest(store, config),
+                lambda said: _landed(store, config, said),
                 lambda commit: _meets(store, config, commit, log.look()),
             )
         if left:
@@ -125,8 +127,14 @@ def adopt(
         publisher = Publisher(store, env, config.timeline_folder)
         _publish(publisher, [c for c in commits if not _is_left_out(store, config, publisher, c, state)])
         publisher.secure()  # the new log cannot put back what a power cut takes away
-        start_log(store, *first_entry(store, env, wanted, top=_latest(store, config), batches=tuple(state.batches)))
+        batches = tuple(_landed(store, config, state.batches))
+        start_log(store, *first_entry(store, env, wanted, top=_latest(store, config), batches=batches))
     return with_floor(Table(store, env=env, writer=writer))
+
+
+def _landed(store: Store, config: TableConfig, said: Batches) -> tuple[Landed, ...]:
+    """Which batches have landed: a torn log has not said all, and another engine may have taken commits back."""
+    return known_batches(read_timeline(store, config), History(store, config.timeline_folder), said)
 
 
 def _old_log(store: Store) -> tuple[LogState, list[Commit]]:

@@ -22,7 +22,7 @@ from ...hudi.files import StoredParquet
 from ...hudi.table import RECORD_KEY, TableConfig, python_rows
 from ...hudi.timeline import FileSlice, WriteStat
 from ...storage import Store
-from ..check import refuse_misplaced
+from ..check import OTHER_KEY, refuse_misplaced, repeated, shown_values, with_values
 from ..entries import LogEntry, Setting, Settings, name_of, of_footer
 from ..log import LogState
 from ..staging import COMMIT_TIME, wanted_of
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ..session import Session
 
 _LISTED = 100  # so many values are looked for one by one in the statistics of a file, more as a span
-_SHOWN = 3
-_OTHER_KEY = "_lakelatch_other_key"
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class Checker:
             return
         written = pa.concat_tables([self._written(stat.path, constraint) for stat in self.stats])
         if several:
-            self._refuse(constraint, _repeated(written, constraint))
+            self._refuse(constraint, repeated([written], constraint))
         looked_for = _looked_for(written, constraint)
         for path in paths:
             self._refuse(constraint, self._held(path, written, constraint, looked_for))
@@ -73,7 +71,7 @@ class Checker:
         with self.store.open(path) as stream:
             file = StoredParquet(self.store, path, stream)
             rows = file.read([RECORD_KEY, COMMIT_TIME, *constraint], use_threads=False)
-        return _valid(rows.filter(pc.equal(rows.column(COMMIT_TIME), self.instant)), constraint)
+        return with_values(rows.filter(pc.equal(rows.column(COMMIT_TIME), self.instant)), constraint)
 
     def _held(self, path: str, written: pa.Table, constraint: Sequence[str], looked_for: Where) -> pa.Table:
         """Rows of a file with values that were written, but not those that were written."""
@@ -132,48 +130,32 @@ def constrained(session: Session, changes: Mapping[str, Any]) -> Settings:
 
 
 def _refuse_broken(session: Session, constraint: tuple[str, ...]) -> None:
-    schema, columns = session.schema(), [RECORD_KEY, *constraint]
-    if schema is None:
-        return
-    wanted_of(Settings(unique_constraints=(constraint,)), schema, "insert")
-    rows = [session.read_slice(each, columns=columns, meta=True) for each in session.snapshot().file_slices()]
-    held = [_valid(each, constraint) for each in rows if set(columns) <= set(each.column_names)]
-    if held and (same := _repeated(pa.concat_tables(held, promote_options="permissive"), constraint)).num_rows:
-        raise _broken(session.url, constraint, same, "The settings are as before; mend these rows first", None)
+    if (schema := session.schema()) is not None:
+        wanted_of(Settings(unique_constraints=(constraint,)), schema, "insert")
+        next_ = "The settings are as before; mend these rows first"
+        refuse_repeated(session, constraint, session.snapshot().file_slices(), next_)
+
+
+def refuse_repeated(session: Session, constraint: tuple[str, ...], slices: Iterable[FileSlice], next_: str) -> None:
+    """Raise `ConstraintError` when several rows of these slices have the same values under a constraint."""
+    columns = [RECORD_KEY, *constraint]
+    rows = [session.read_slice(each, columns=columns, meta=True) for each in slices]
+    same = repeated([each.select(columns) for each in rows if set(columns) <= set(each.column_names)], constraint)
+    if same.num_rows:
+        raise _broken(session.url, constraint, same, next_, None)
 
 
 def _broken(url: str, constraint: Sequence[str], same: pa.Table, next_: str, instant: str | None) -> ConstraintError:
     few = python_rows(same.slice(0, 100))
-    rows = [f"{_values(row, constraint)} in rows {row[RECORD_KEY]!r} and {row[_OTHER_KEY]!r}" for row in few[:_SHOWN]]
     return ConstraintError(
         f"{url}: {same.num_rows} values would stand twice that are unique in this table ({name_of(constraint)}): "
-        f"{'; '.join(rows)}. {next_}",
+        f"{shown_values(same, constraint)}. {next_}",
         table=url,
         instant=instant,
         constraint=tuple(constraint),
         values=[tuple(row[name] for name in constraint) for row in few],
         keys=[row[RECORD_KEY] for row in few],
     )
-
-
-def _values(row: dict[str, Any], constraint: Sequence[str]) -> str:
-    return ", ".join(f"{name}={row[name]!r}" for name in constraint)
-
-
-def _valid(rows: pa.Table, constraint: Iterable[str]) -> pa.Table:
-    for name in constraint:
-        if rows.column(name).null_count:
-            rows = rows.filter(rows.column(name).is_valid())
-    return rows
-
-
-def _repeated(rows: pa.Table, constraint: Sequence[str]) -> pa.Table:
-    """Values that several of these rows have: with two of their keys."""
-    asked = [(RECORD_KEY, "min"), (RECORD_KEY, "max"), (RECORD_KEY, "count")]
-    counted = rows.group_by(list(constraint)).aggregate(asked)
-    several = counted.filter(pc.greater(counted.column(f"{RECORD_KEY}_count"), 1))
-    chosen = several.select([f"{RECORD_KEY}_min", f"{RECORD_KEY}_max", *constraint])
-    return chosen.rename_columns([RECORD_KEY, _OTHER_KEY, *constraint])
 
 
 def _same(rows: pa.Table, written: pa.Table, constraint: Sequence[str]) -> pa.Table:
@@ -185,7 +167,7 @@ def _same(rows: pa.Table, written: pa.Table, constraint: Sequence[str]) -> pa.Ta
             rows = rows.set_column(place, name, rows.column(name).cast(kind))
         rows = rows.filter(pc.is_in(rows.column(name), value_set=written.column(name).combine_chunks()))
     left = written.select([RECORD_KEY, *constraint])
-    right = rows.select([RECORD_KEY, *constraint]).rename_columns([_OTHER_KEY, *constraint])
+    right = rows.select([RECORD_KEY, *constraint]).rename_columns([OTHER_KEY, *constraint])
     return left.join(right, list(constraint), join_type="inner", use_threads=False)
 
 

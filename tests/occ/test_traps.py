@@ -861,7 +861,7 @@ def two_attempts_at_one_file(world: World) -> None:
 
     def attempt() -> WriteStat | None:
         with BaseFileWriter(
-            spec, partition="part=a", file_id=group.file_id, io="MERGE", prev_commit=group.instant, replaces=group.path
+            spec, partition="part=a", file_id=group.file_id, io="MERGE", prev_commit=group.instant, before=group
         ) as file:
             file.write(new)
         return file.stat

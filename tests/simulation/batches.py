@@ -36,6 +36,7 @@ def judge_batches(entries: Iterable[LogEntry], attempts: Sequence[Attempt]) -> N
     """Raise `Anomaly` unless each batch that landed, and was not taken back, landed once and after those before it."""
     open_now: set[str] = set()
     last: dict[str, tuple[int, str]] = {}
+    standing: list[tuple[str, int, str]] = []
     landed: dict[tuple[str, int], str] = {}
     for entry in entries:
         match entry:
@@ -54,12 +55,14 @@ def judge_batches(entries: Iterable[LogEntry], attempts: Sequence[Attempt]) -> N
                 open_now.discard(entry.instant)
                 if entry.restores:
                     undone = {name.partition("_")[0] for name in entry.undone}
-                    last = {source: each for source, each in last.items() if each[1] not in undone}
+                    standing = [each for each in standing if each[2] not in undone]
+                    last = {source: (number, instant) for source, number, instant in standing}
                 if entry.batch is not None:
                     source, number = entry.batch.source, entry.batch.number
                     if source in last and last[source][0] >= number:
                         raise Anomaly(f"{entry.instant} landed {entry.batch}, and {last[source]} had landed before")
                     last[source] = number, entry.instant
+                    standing.append((source, number, entry.instant))
                     landed[source, number] = entry.instant
     for each in attempts:
         if each.outcome == "repeated" and not any(s == each.batch[0] and n >= each.batch[1] for s, n in landed):

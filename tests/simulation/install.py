@@ -40,6 +40,7 @@ from .row_tables import InPlace
 _KEPT = 4096
 # Their rooms export functions of the same names.
 check = importlib.import_module("lakelatch.occ.check.check")
+restoring = importlib.import_module("lakelatch.occ.services.restore")
 log_files = importlib.import_module("lakelatch.occ.log.epochs")
 _inside = 0
 
@@ -67,6 +68,7 @@ def simulated() -> Iterator[None]:
             stack.enter_context(mock.patch.object(apply_rows, "ThreadPoolExecutor", InPlace))
             # What reads rows; what is in a file is judged anyway.
             stack.enter_context(mock.patch.object(Checker, "check", compare))
+            stack.enter_context(mock.patch.object(restoring, "refuse_repeated", return_value=None))
             stack.enter_context(mock.patch.object(check, "check_footers", return_value={}))
             stack.enter_context(mock.patch.object(check, "check_logs", return_value=None))
             stack.enter_context(mock.patch.object(buckets, "wrong_keys", return_value=None))

@@ -26,7 +26,9 @@ from lakelatch.occ.workspace.attempt import Attempt
 from .mutant import Patches, method, mutant
 from .shape import Shape
 
-resolving = import_module("lakelatch.conflict.resolve")  # whose name in the package is that of its function
+# Their names in their packages are those of their functions.
+resolving = import_module("lakelatch.conflict.resolve")
+restoring = import_module("lakelatch.occ.services.restore")
 
 
 def _kept(shape: Shape) -> Shape:
@@ -227,3 +229,9 @@ def unique_values_are_compared_as_keys_only() -> Patches:
         return real(case)
 
     return [_instead_of_same_value(same)]
+
+
+@mutant(lambda shape: replace(shape, keepers=1, batches=True, writers=max(shape.writers, 2), transactions=2))
+def a_restore_forgets_the_batches_that_stand() -> Patches:
+    """Nothing is known after a restore of a source whose newest batch it has taken back."""
+    return [mock.patch.object(restoring, "standing_batches", return_value=())]

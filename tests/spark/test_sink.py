@@ -75,6 +75,22 @@ def test_a_query_that_dies_after_its_commits_counts_each_batch_once(spark: Any, 
             table.sink("read")
 
 
+def test_a_query_that_begins_again_after_a_restore_repeats_what_was_taken_back(spark: Any, tmp_path: Path) -> None:
+    """Its checkpoint is new, and its numbers are those of before, under a name of its own: what stands is not counted twice."""
+    events(tmp_path, 3)
+    with lakelatch.create(str(tmp_path / "t"), record_key="id", merge={"n": "sum"}) as plain:
+        table = lakelatch.spark.open(spark, plain)
+        assert run_until_it_ends(spark, tmp_path, table.sink(source="events"), dies_after=set()) == [
+            (number, False) for number in range(3)
+        ]
+        plain.restore(plain.commits()[-2][0].requested)
+        assert plain.last_batch("events") == 1
+        (tmp_path / "checkpoint").rename(tmp_path / "old checkpoint")
+        told = run_until_it_ends(spark, tmp_path, table.sink(source="events"), dies_after=set())
+        assert told == [(0, True), (1, True), (2, False)]
+        assert {row["id"]: row["n"] for row in plain.read().to_pylist()}["a"] == 3
+
+
 def test_two_queries_of_one_table_do_not_share_their_numbers(spark: Any, tmp_path: Path) -> None:
     with lakelatch.create(str(tmp_path / "t"), record_key="id", merge={"n": "sum"}) as plain:
         table = lakelatch.spark.open(spark, plain)

@@ -282,7 +282,10 @@ def files(
 def check(
     path: Annotated[str, typer.Argument(metavar="PATH", help="Any Hudi table, from any writer.")],
     *,
-    deep: Annotated[bool, typer.Option("--deep", help="Also look for duplicate record keys.")] = False,
+    deep: Annotated[
+        bool,
+        typer.Option("--deep", help="Also read all rows, look for repeated keys and unique values."),
+    ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Leftovers of dead writers count as damage.")] = False,
     json: Json = False,
 ) -> None:

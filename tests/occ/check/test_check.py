@@ -138,6 +138,12 @@ def insert_again(table: Copy) -> None:
         txn.new_file(PARTITION).write(rows("JFK", 9))
 
 
+def give_a_constraint(table: Copy) -> None:
+    with lakelatch.open(str(table.root)) as handle:
+        # No handle does that to rows that break it; a restore of before could.
+        handle.session.log.append(lambda state: Setting(replace(state.settings, unique_constraints=(("v",),)), "test"))
+
+
 def give_buckets(table: Copy) -> None:
     with lakelatch.open(str(table.root)) as handle:
         # No handle does that to a table with rows; a writer of before could.
@@ -284,6 +290,7 @@ DAMAGES = {
         {"commit-time"},
     ),
     "duplicate-keys": (insert_again, set()),
+    "duplicate-values": (give_a_constraint, set()),
     "bucket-twice": (give_buckets, {"duplicate-keys"}),
     "bucket-wrong": (change_buckets, set()),
     "old-file-missing": (lambda t: t.bases[0].unlink(), set()),
@@ -326,7 +333,7 @@ def test_a_damage_is_found_and_named(table: Copy, kind: str):
     make, also = DAMAGES[kind]
     make(table)
     before = snapshot_of(table.root)
-    report = table.check(deep=kind in ("duplicate-keys", "bucket-twice"))
+    report = table.check(deep=kind in ("duplicate-keys", "duplicate-values", "bucket-twice"))
     assert kinds(report) == {kind} | also, report.findings
     severity = KINDS[kind][0]
     assert report.sound() == all(KINDS[each][0] != "damage" for each in {kind, *also})

@@ -18,9 +18,11 @@ from lakelatch.hudi.timeline.instant import Instant, file_name
 from lakelatch.hudi.timeline.instant_time import next_label
 from lakelatch.hudi.timeline.timeline import TIMELINE
 from lakelatch.occ.check.check import check
+from lakelatch.occ.entries.entries import Setting
 from lakelatch.occ.log.epochs import epochs
 from lakelatch.testing.faults import On, Refuse
 
+from .. import mor
 from ..world import BEGUN, World, content, rows
 
 
@@ -168,3 +170,50 @@ def test_files_that_another_engine_has_replaced_cleaned_and_archived_are_not_mis
         History(store, TIMELINE).add([Archived(theirs, body)])
         (world.folder / TIMELINE / file_name(theirs)).unlink()
         assert "file-missing" not in kinds(store)
+
+
+# --- keys and values that stand twice ----------------------------------------------------------------------------
+
+
+OTHER = "99999999-0000-4000-8000-000000000000-0"
+
+
+@pytest.mark.parametrize(
+    ("logged", "deleted", "beside", "twice"),
+    [
+        ({"a2": 3}, [], {"a2": 1}, "'a2'"),  # a row that is in a log file only
+        ({"a2": 3}, ["a1"], {"a1": 1}, ""),  # one that is in the base file only, and deleted
+        ({"a0": 9}, [], {"a0": 1}, "'a0'"),  # one that is in both
+        ({"a2": 3}, ["a2"], {"a2": 1}, ""),
+    ],
+)
+@pytest.mark.parametrize("base", [True, False], ids=["base and log", "log alone"])
+def test_a_key_that_stands_in_two_file_groups_is_found_in_their_log_files(
+    tmp_path, logged, deleted, beside, twice, base
+):
+    """What counts are the rows that a reader sees."""
+    table = mor.Mor(tmp_path / "t", ordering=None)
+    if base:
+        table.base(mor.at(1), mor.at(2), "a", mor.rows("a", {"a0": 1, "a1": 1}))
+    table.update(mor.at(10), mor.at(11), "a", logged, deleted)
+    table.base(mor.at(12), mor.at(13), "a", mor.rows("a", beside), file_id=OTHER)
+    with lakelatch.adopt(str(tmp_path / "t")) as adopted:
+        ids = adopted.read().to_arrow()["id"].to_pylist()
+        assert (len(set(ids)) < len(ids)) is bool(twice)
+        findings = check(adopted.store, deep=True).findings
+        assert [each.kind for each in findings] == ["duplicate-keys"] * bool(twice), findings
+        assert twice in "".join(each.message for each in findings)
+
+
+def test_values_that_stand_twice_are_named_with_their_rows(tmp_path):
+    with lakelatch.create(str(tmp_path / "t"), record_key="id", partition_by="p") as table:
+        table.insert(
+            [{"id": "1", "p": "a", "u": "x"}, {"id": "2", "p": "a", "u": None}, {"id": "3", "p": "a", "u": None}]
+        )
+        table.insert([{"id": "4", "p": "b", "u": "x"}, {"id": "5", "p": "b", "u": "y"}])
+        assert check(table.store, deep=True).sound()
+        table.session.log.append(lambda state: Setting(state.settings.changed(unique_constraints=["u"]), "test"))
+        assert check(table.store).sound(), "the rows are not read"
+        (found,) = check(table.store, deep=True).findings
+        assert (found.kind, found.severity) == ("duplicate-values", "damage")
+        assert "u='x' in rows '1' and '4'" in found.message

@@ -379,7 +379,7 @@ def beating(world: World, writer: Writer) -> FakeEnvironment:
 
 def take_over_below_the_living(writer: Writer, world: World) -> None:
     settings = replace(writer.table.settings, generation=writer.table.settings.generation + 1)
-    writer.table.session.log.take_over(settings, lambda: next_label(0.0, now(world)))
+    writer.table.session.log.take_over(settings, lambda: next_label(0.0, now(world)), tuple)
 
 
 @pytest.mark.parametrize("other", ["takes over", "reads on"])

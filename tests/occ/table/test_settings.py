@@ -129,6 +129,73 @@ def test_a_restore_to_rows_of_another_number_of_buckets_is_refused(make):
     assert table.read().count() == len(KEYS)
 
 
+def test_a_restore_to_rows_that_break_a_constraint_is_refused(make):
+    table = make(content=keyed(1))  # all of one value
+    before = table.timeline().commits[-1].requested
+    table.upsert(pa.table({"id": KEYS, "v": list(range(len(KEYS)))}, schema=keyed(1).schema))
+    table.change_settings(unique_constraints=["v"])
+    files = table.snapshot().file_slices()
+    with pytest.raises(lakelatch.ConstraintError, match=r"Nothing was changed.*drop the constraint first") as told:
+        table.restore(before)
+    assert (told.value.constraint, told.value.values) == (("v",), [(1,)])
+    assert table.snapshot().file_slices() == files
+    assert check(table.store, deep=True).sound()
+    table.change_settings(unique_constraints=[])
+    table.restore(before)
+    assert set(table.read().to_arrow()["v"].to_pylist()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("setting", "nothing"),
+    [({"unique_constraints": ["x"]}, {"unique_constraints": []}), ({"merge": {"x": "sum"}}, {"merge": {}})],
+)
+def test_a_restore_to_a_table_without_a_column_that_a_setting_names_is_refused(make, setting, nothing):
+    table = make(content=keyed(1, KEYS[:1]))
+    before = table.timeline().commits[-1].requested
+    table.upsert([{"id": KEYS[0], "v": 1, "x": 5}])
+    table.change_settings(**setting)
+    (name,) = setting
+    with pytest.raises(
+        lakelatch.ConfigError, match=f"no column 'x' then, which is named by {name}.*Change that setting first"
+    ):
+        table.restore(before)
+    table.change_settings(**nothing)
+    table.restore(before)
+    table.upsert(keyed(2, KEYS[:1]))
+    assert table.read().to_pylist() == [{"id": KEYS[0], "v": 2}]
+
+
+def test_a_restore_to_a_table_without_the_columns_of_a_stream_is_refused(folder):
+    how = {"type": "merge_on_read", "table_version": 9, "bucket_count": 1}
+    schema = pa.schema([("id", pa.string()), ("a", pa.int64()), ("at", pa.int64())])
+    with lakelatch.create(str(folder / "streams"), record_key="id", schema=schema, **how) as table:
+        table.stream("s", columns=["a"], ordering="at").upsert([{"id": "k", "a": 1, "at": 1}])
+        before = table.timeline().commits[-1].requested
+        table.run(lambda txn: [txn.add_column(name, "int64") for name in ("b", "bt")])
+        table.stream("r", columns=["b"], ordering="bt").upsert([{"id": "k", "b": 1, "bt": 1}])
+        with pytest.raises(lakelatch.ConfigError, match="named by stream 'r'"):
+            table.restore(before)
+        table.restore(table.timeline().commits[-2].requested)
+        assert table.read().to_pylist() == [{"id": "k", "a": 1, "at": 1, "b": None, "bt": None}]
+
+
+def test_a_constraint_that_comes_while_a_restore_is_decided_holds(make_world):
+    world = make_world(lock="none://")  # so that nothing keeps the other one from changing it
+    a, b = world.writer("A"), world.writer("B")
+    before = a.table.timeline().commits[-1].requested
+    a.table.upsert(rows("a", {"a0": 1, "a1": 2}))
+    a.table.upsert(rows("b", {"b0": 3, "b1": 4}))
+    put = On("put_if_absent", "/log/")
+
+    def before_its_commit():
+        a.store.add(Pause(put, call=lambda: b.table.change_settings(unique_constraints=["v"])))
+
+    a.store.add(Pause(put, call=before_its_commit))  # at its begin, where it has not looked yet
+    with pytest.raises(lakelatch.ConstraintError, match="v=0"):
+        a.table.restore(before)
+    assert b.table.settings.unique_constraints == (("v",),)
+
+
 def test_a_table_is_not_adopted_with_buckets_that_its_rows_do_not_lie_in(make):
     table = make(content=keyed(1), bucket_count=4)
     table.close()

@@ -12,7 +12,7 @@ import pytest
 
 import lakelatch
 from lakelatch.occ.check.check import check
-from lakelatch.occ.entries.batches import SOURCES_MAX, Batch, Batches
+from lakelatch.occ.entries.batches import SOURCES_MAX, Batch, Batches, Landed
 from lakelatch.occ.entries.entries import Open, decode, encode
 from lakelatch.occ.log.state import LogState
 from lakelatch.occ.table.table import Table
@@ -140,16 +140,98 @@ def test_a_restore_takes_batches_back_with_their_rows(table):
     for number in range(4):
         table.upsert([{"id": "a", "n": 1}], batch=("q", number))
     table.restore(table.commits()[-2][0].requested)
-    assert (total(table), table.last_batch("q")) == (3, None)
+    assert (total(table), table.last_batch("q")) == (3, 2)
+    assert table.upsert([{"id": "a", "n": 1}], batch=("q", 2)).repeated, "it stands"
     assert not table.upsert([{"id": "a", "n": 1}], batch=("q", 3)).repeated
     assert (total(table), table.last_batch("q")) == (4, 3)
 
 
-def test_a_source_whose_newest_batch_stays_is_not_forgotten_by_a_restore(table):
+def test_each_source_goes_back_to_what_stands_of_it(table):
     table.upsert([{"id": "a", "n": 1}], batch=("kept", 5))
-    table.upsert([{"id": "a", "n": 1}], batch=("gone", 5))
-    table.restore(table.commits()[-2][0].requested)
-    assert (table.last_batch("kept"), table.last_batch("gone")) == (5, None)
+    table.upsert([{"id": "a", "n": 1}], batch=("both", 7))
+    target = table.upsert([{"id": "a", "n": 1}]).instant
+    for source in ("gone", "both"):
+        table.upsert([{"id": "a", "n": 1}], batch=(source, 9))
+    with lakelatch.open(table.url) as other:
+        assert other.last_batch("both") == 9
+        table.restore(target)
+        for each in (table, other):
+            assert [each.last_batch(source) for source in ("kept", "both", "gone")] == [5, 7, None]
+    with lakelatch.open(table.url) as fresh:
+        assert fresh.last_batch("both") == 7
+
+
+def test_a_restore_after_a_restore_knows_what_stands(table):
+    commits = [table.upsert([{"id": "a", "n": 1}], batch=("q", number)).instant for number in range(4)]
+    table.restore(commits[2])
+    table.upsert([{"id": "a", "n": 1}], batch=("q", 8))
+    table.restore(commits[2])
+    assert (total(table), table.last_batch("q")) == (3, 2)
+    table.restore(commits[0])
+    assert (total(table), table.last_batch("q")) == (1, 0)
+
+
+def test_a_consumer_that_goes_on_where_the_table_is_counts_each_batch_once(tmp_path):
+    """As the recipe for micro-batches does, with a stream that adds up."""
+    log = [1, 10, 100]
+    schema = pa.schema([("id", pa.string()), ("n", pa.int64()), ("at", pa.int64())])
+    made = lakelatch.create(
+        str(tmp_path / "t"), record_key="id", schema=schema, type="merge_on_read", table_version=9, bucket_count=1
+    )
+    with made as table:
+        stream = table.stream("s", columns=["n"], ordering="at", merge={"n": "sum"}, foreign_readers=False)
+
+        def consume() -> None:
+            for offset in range(table.last_batch("log") or 0, len(log)):
+                stream.upsert([{"id": "k", "n": log[offset], "at": offset}], batch=("log", offset + 1))
+
+        consume()
+        table.restore(table.commits()[-2][0].requested)
+        assert (total(table), table.last_batch("log")) == (11, 2)
+        consume()
+        assert total(table) == 111
+
+
+@pytest.mark.parametrize("archived", [False, True])
+def test_a_restore_finds_batches_beyond_epochs_and_archival(tmp_path, archived):
+    """No epoch of the log is left that tells of them."""
+    env = FakeEnvironment(seed=1)
+    lakelatch.create(str(tmp_path / "t"), record_key="id", env=env, log_epochs=1).close()
+    with Table(LocalStore(tmp_path / "t"), env=env, epoch_slots=5) as table:
+        table.upsert([{"id": "a"}], batch=("old", 1))
+        table.upsert([{"id": "a"}], batch=("of two", 1))
+        for number in range(30):
+            table.upsert([{"id": "b"}], batch=("new", number))
+            env.advance(1)
+        target = table.commits()[-1][0].requested
+        table.savepoint()
+        for source in ("old", "of two", "new"):
+            for _ in range(4):
+                table.upsert([{"id": "c"}], batch=(source, 100 + table.session.log.next_slot))
+        if archived:
+            table.clean(retain_commits=20)
+            assert table.archive(keep_min=16, keep_max=17).instants
+        table.delete_savepoint(target)
+        table.restore(target)
+        assert [table.last_batch(source) for source in ("old", "of two", "new")] == [1, 1, 29]
+        with Table(LocalStore(tmp_path / "t"), env=env.peer()) as fresh:
+            assert fresh.upsert([{"id": "a"}], batch=("old", 1)).repeated
+            assert not check(fresh.store, deep=True).findings
+
+
+def test_a_batch_of_a_commit_that_another_engine_took_back_is_not_known_to_adopt(tmp_path):
+    """Its restore deletes the instant; the log, which it does not read, still says that the batch has landed."""
+    url = str(tmp_path / "t")
+    with lakelatch.create(url, record_key="id") as table:
+        for number in range(3):
+            table.upsert([{"id": "a"}], batch=("q", number))
+        last = table.commits()[-1][0]
+        for name in table.store.names(table.config.timeline_folder):
+            if name.startswith(last.requested):
+                table.store.delete(f"{table.config.timeline_folder}/{name}")
+        max(Path(url).glob(".hoodie/.lakelatch/log/*/*")).write_bytes(b"{torn")
+    with lakelatch.adopt(url, "none://") as table:
+        assert table.last_batch("q") == 1
 
 
 def test_an_adopted_table_goes_on_with_what_its_log_said(tmp_path):
@@ -212,8 +294,10 @@ def test_what_is_remembered_is_what_a_dictionary_remembers():
                 del model[next(iter(model))]
         if luck.random() < 0.01:
             gone = luck.sample(sorted(landed), min(3, len(landed)))
-            found.take_back(gone)
-            model = {source: each for source, each in model.items() if each[1] not in gone}
+            left = {landed[each].source: (luck.randrange(9), instant) for each in gone if luck.random() < 0.5}
+            found.take_back(gone, [Landed(Batch(source, n), by) for source, (n, by) in left.items()])
+            now = {source: left.get(source) if each[1] in gone else each for source, each in model.items()}
+            model = {source: each for source, each in now.items() if each is not None}
         if luck.random() < 0.01:
             opening = Open(instant, 0, LogState().settings, slot=1, batches=tuple(found))
             again = decode(encode(opening, 1, 1, ""), "p")

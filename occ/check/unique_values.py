@@ -1,0 +1,87 @@
+"""Do values under a unique constraint stand in one row each? Looked at when a constraint is set, by a restore and a deep check.
+
+Nulls are never equal, as in SQL. Memory: the columns of the constraint, of all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ...errors import LakeLatchError
+from ...hudi.table import RECORD_KEY, python_rows
+from ...hudi.timeline import FileSlice
+from ..entries import Settings, name_of
+from .findings import Findings
+
+if TYPE_CHECKING:
+    from ...storage import Store
+
+OTHER_KEY = "_lakelatch_other_key"
+_SHOWN = 3
+
+
+def check_unique(store: Store, settings: Settings, slices: Iterable[FileSlice], out: Findings) -> None:
+    """Every unique constraint of the table holds for its rows, wherever they lie."""
+    bases = [each for each in slices if each.base is not None and each.base.extension == "parquet"]
+    for constraint in settings.unique_constraints:
+        try:
+            same = repeated([rows for each in bases if (rows := _read(store, each, constraint))], constraint)
+        except (
+            pa.ArrowException,
+            OSError,
+            LakeLatchError,
+            KeyError,
+        ) as e:  # of a file that is broken another finding tells
+            first = str(e).partition(". ")[0]
+            out.unchecked.append(f"the unique constraint on {name_of(constraint)}: {first}")
+            continue
+        if same.num_rows:
+            out.add(
+                "duplicate-values",
+                bases[0].path,
+                f"{same.num_rows} values under the unique constraint on {name_of(constraint)} stand in more than one row: "
+                f"{shown_values(same, constraint)}",
+                "give these rows other values, or drop the constraint (`lakelatch settings`)",
+            )
+
+
+def _read(store: Store, each: FileSlice, constraint: Sequence[str]) -> pa.Table | None:
+    with store.open(each.path) as stream:
+        file = pq.ParquetFile(stream)
+        if not {RECORD_KEY, *constraint} <= {*file.schema_arrow.names}:  # it was written before the table had them
+            return None
+        return file.read([RECORD_KEY, *constraint], use_threads=False)
+
+
+def repeated(pieces: Sequence[pa.Table], constraint: Sequence[str]) -> pa.Table:
+    """Values that several rows of all these have: with two of their keys."""
+    if not pieces:
+        return pa.table({RECORD_KEY: pa.array([], pa.string())})
+    rows = with_values(pa.concat_tables(pieces, promote_options="permissive"), constraint)
+    asked = [(RECORD_KEY, "min"), (RECORD_KEY, "max"), (RECORD_KEY, "count")]
+    counted = rows.group_by(list(constraint)).aggregate(asked)
+    several = counted.filter(pc.greater(counted.column(f"{RECORD_KEY}_count"), 1))
+    chosen = several.select([f"{RECORD_KEY}_min", f"{RECORD_KEY}_max", *constraint])
+    return chosen.rename_columns([RECORD_KEY, OTHER_KEY, *constraint])
+
+
+def with_values(rows: pa.Table, constraint: Iterable[str]) -> pa.Table:
+    """The rows that have a value under a constraint: those without null in it."""
+    for name in constraint:
+        if rows.column(name).null_count:
+            rows = rows.filter(rows.column(name).is_valid())
+    return rows
+
+
+def shown_values(same: pa.Table, constraint: Sequence[str]) -> str:
+    """Some of what `repeated` has found, for a message."""
+    few = python_rows(same.slice(0, _SHOWN))
+    return "; ".join(
+        f"{', '.join(f'{name}={row[name]!r}' for name in constraint)} in rows {row[RECORD_KEY]!r} and {row[OTHER_KEY]!r}"
+        for row in few
+    )

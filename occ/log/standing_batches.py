@@ -1,0 +1,63 @@
+"""Which batches of sources stand in a state of the table, by what its commits say on the timeline and in the archive.
+
+The log remembers the newest batch of each source. Only where a commit goes, by a restore or by another engine, is asked which
+one before it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from ...hudi.timeline import COMMIT_ACTIONS, CommitMetadata, History, Instant, decode_commit, file_name
+from ..entries import Batch, Batches, Landed
+
+if TYPE_CHECKING:
+    from ...hudi.timeline import Timeline
+
+_AT_ONCE = 100  # archived commits that are read at a time
+
+
+def standing_batches(
+    timeline: Timeline, history: History, sources: Iterable[str], *, completed: str
+) -> tuple[Landed, ...]:
+    """The newest batch of each of these sources that stood at a completion time; none of a source that had landed none."""
+    wanted, found = set(sources), list[Landed]()
+    if not wanted:
+        return ()
+    for instant, metadata in _commits(timeline, history, completed):
+        batch = Batch.told_in(metadata.extra)
+        if batch is not None and batch.source in wanted:
+            wanted.remove(batch.source)
+            found.append(Landed(batch, instant.requested))
+            if not wanted:
+                break
+    return tuple(found)
+
+
+def known_batches(timeline: Timeline, history: History, said: Batches) -> tuple[Landed, ...]:
+    """The newest batch of each source, of what a log ``said`` and what has become of its commits beside it."""
+    there = {each.requested for each in timeline.commits}
+    gone = [each for each in said if each.instant not in there and history.completion_of(each.instant) is None]
+    newest = max((each.order[0] for each in timeline.commits), default="")
+    found = Batches(said)
+    sources = [each.batch.source for each in gone]
+    found.take_back([each.instant for each in gone], standing_batches(timeline, history, sources, completed=newest))
+    for each in timeline.commits:
+        batch = Batch.told_in(timeline.metadata(each).extra)
+        if batch is not None and found.before(batch) is None:
+            found.add(batch, each.requested)
+    return tuple(found)
+
+
+def _commits(timeline: Timeline, history: History, completed: str) -> Iterator[tuple[Instant, CommitMetadata]]:
+    """The commits that had completed by then, the newest first."""
+    for each in reversed(timeline.completed_by(completed=completed)):
+        yield each, timeline.metadata(each)
+    archived = [i for i in history.instants().values() if i.action in COMMIT_ACTIONS and i.order[0] <= completed]
+    archived.sort(key=lambda each: each.order, reverse=True)
+    for start in range(0, len(archived), _AT_ONCE):
+        some = archived[start : start + _AT_ONCE]
+        bodies = history.contents(some)
+        for each in some:
+            yield each, decode_commit(bodies[each], name=file_name(each), layout=2, table=timeline.store.url)
