@@ -12,7 +12,9 @@ import re
 import unicodedata
 from dataclasses import replace
 
-from ..storage import location
+from ..errors import InputError
+from ..plain_text import may_hold_password
+from ..storage import location, may_hold_secret
 
 # An absolute path or the scheme of a store is an address; anything else is a name.
 _ADDRESS = re.compile(r"/|(?:file|s3|s3a|s3n|gs|gcs|az|azure|abfs|abfss):/", re.IGNORECASE)
@@ -24,9 +26,23 @@ def normal_key(key: str) -> str:
     Raises `InputError` for an address that cannot be a table's.
     """
     key = key.lstrip()
+    _refuse_unstorable(key)
     if not _ADDRESS.match(key):
         return unicodedata.normalize(
             "NFC", key.rstrip()
         )  # an address keeps its end: a folder's name may end in a space
     place = location.parse(key)
     return replace(place, path=unicodedata.normalize("NFC", place.path)).url
+
+
+def _refuse_unstorable(key: str) -> None:
+    """Raise `InputError` for a key that is no UTF-8, or a URL in which there may be a password: keys become names of files."""
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"the key {key!r} of a lock is no UTF-8 text, and would be another key elsewhere") from None
+    if "//" in key and (may_hold_secret(key) or (may_hold_password(key) and not _ADDRESS.match(key))):
+        raise InputError(
+            "the key of a lock may hold a password, so it is not shown: keys are stored and printed. The lock's URL comes "
+            "first, its key second"
+        )

@@ -17,10 +17,13 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 from ..errors import ConfigError
+from ..plain_text import has_odd_port, visible
+from ..storage import may_hold_secret
 
 LEASE_S = 30.0
 LEASE_S_MIN = 0.05  # below this a busy machine loses leases that nobody took
 LEASE_S_MAX = 24 * 3600.0
+_WITHOUT_USER = ("file", "memory", "zk", "dynamodb", "s3", "gs")
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -52,6 +55,7 @@ class LockUrl:
 def parse_lock_url(url: str, *, options: tuple[str, ...] = ()) -> LockUrl:
     """Parse a lock URL. ``options`` names the backend's own query keys."""
     if is_path(url):
+        check_path(url)
         if "?" in url:
             path = url.partition("?")[0]
             raise ConfigError(f"{path!r} is a bare path with settings; write file:///path?lease=10s instead", url=path)
@@ -73,14 +77,14 @@ def parse_lock_url(url: str, *, options: tuple[str, ...] = ()) -> LockUrl:
     if unknown:
         known = ", ".join(sorted({"lease", "max_hold", "key", *options}))
         raise ConfigError(
-            f"The lock URL {place!r} has unknown settings: {', '.join(unknown)}; known are {known}",
+            f"The lock URL {place!r} has unknown settings: {', '.join(_named(each) for each in unknown)}; known are {known}",
             url=place,
-            unknown=unknown,
+            unknown=[_named(each) for each in unknown],
         )
     return LockUrl(
         parts.scheme,
         parts.netloc,
-        unquote(parts.path),
+        _decoded(parts.path, parts.scheme),
         LEASE_S if lease is None else check_lease(parse_duration(lease, what="lease")),
         None if max_hold is None else check_max_hold(parse_duration(max_hold, what="max_hold")),
         fixed_key,
@@ -88,9 +92,31 @@ def parse_lock_url(url: str, *, options: tuple[str, ...] = ()) -> LockUrl:
     )
 
 
+def _decoded(path: str, scheme: str) -> str:
+    try:
+        return unquote(path, errors="strict")
+    except UnicodeDecodeError:
+        raise ConfigError(
+            f"The lock URL of {scheme}:// is no UTF-8 behind its percent signs; name it by UTF-8"
+        ) from None
+
+
 def is_path(url: str) -> bool:
     """Whether ``url`` is a folder without a scheme."""
     return url in (".", "..") or url.startswith(("/", "./", "../"))
+
+
+def check_path(path: str) -> None:
+    """Raise `ConfigError`, which does not show it, for a folder whose name may hold a password or is no UTF-8."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"The folder for locks {path!r} has a name that is no UTF-8; rename it") from None
+    if may_hold_secret(path):
+        raise ConfigError(
+            "The folder for locks may hold a password in its name, so it is not shown; lock URLs are stored and printed. Name "
+            "one that is there already, or has no ':' before an '@'"
+        )
 
 
 def split(url: str) -> SplitResult:
@@ -99,18 +125,27 @@ def split(url: str) -> SplitResult:
     Raises `ConfigError` when it may hold a password; the error never shows it.
     """
     try:
+        url.encode()
+        if has_odd_port(url):
+            raise ValueError
         parts = urlsplit(url)
     except ValueError:  # its message shows the host's part
         scheme = url.partition("://")[0]
         raise ConfigError(
-            f"The host in the lock URL of {scheme}:// cannot be read; an address of IPv6 is written [::1]"
+            f"The host in the lock URL of {visible(scheme)}:// cannot be read: it is UTF-8, behind a ':' stands a port, and an "
+            "address of IPv6 is written [::1]"
         ) from None
     # A password may have a / ? or # in it, which ends the host's part: the '@' then comes later.
     user = unquote(parts.netloc.rpartition("@")[0])
     if (
         ":" in user
+        or may_hold_secret(url)
+        or ("@" in parts.netloc and parts.scheme in _WITHOUT_USER)
         or (":" in parts.netloc and "@" in url.partition(parts.netloc)[2])
-        or any(_holds_user(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True))
+        or any(
+            "@" in name or ":" in name or _holds_user(name, value)
+            for name, value in parse_qsl(parts.query, keep_blank_values=True)
+        )
     ):
         raise ConfigError(
             f"The lock URL of {parts.scheme}:// holds a password (or an '@' in a name, to be written %40). Lock URLs are "
@@ -118,6 +153,11 @@ def split(url: str) -> SplitResult:
             "each backend)"
         )
     return parts
+
+
+def _named(setting: str) -> str:
+    """A setting's name; what cannot be one may be half of a secret."""
+    return setting if re.fullmatch("[A-Za-z][A-Za-z0-9_-]{0,40}", setting) else "(one that is not shown)"
 
 
 def _holds_user(option: str, value: str) -> bool:
@@ -133,7 +173,8 @@ def shown(url: str) -> str:
     try:
         split(url)
     except ConfigError:
-        return f"{url.partition('://')[0]}://... (with a password, or unreadable)"
+        scheme = re.match("[A-Za-z][A-Za-z0-9+.-]*(?=://)", url)
+        return f"{scheme[0] if scheme else ''}://... (with a password, or unreadable)"
     return url
 
 

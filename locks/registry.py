@@ -10,11 +10,13 @@ import re
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import cast
+from urllib.parse import unquote
 
 from ..environment import SYSTEM, Environment
 from ..errors import ConfigError
+from ..storage import may_hold_secret
 from .interface import LockProvider
-from .lock_url import is_path, split
+from .lock_url import check_path, is_path, split
 
 GROUP = "lakelatch.lock_providers"
 
@@ -57,10 +59,11 @@ def read_scheme(url: str) -> str:
     scheme, there, _ = url.partition("://")
     if there and _SCHEME.fullmatch(scheme):
         return scheme.lower()
+    hidden = "@" in unquote(url) or may_hold_secret(url)
     start = url.partition(":")[0].lower()
     hint = f" Write {start}://." if start in known_schemes() else " A ~ is not expanded." if url[:1] == "~" else ""
     raise ConfigError(
-        f"{'What was given' if '@' in url else repr(url.partition('?')[0])} is no lock.{hint} A folder begins with /, ./, "
+        f"{'What was given' if hidden else repr(url.partition('?')[0])} is no lock.{hint} A folder begins with /, ./, "
         f"../ or file:, everything else with a scheme: {', '.join(f'{each}://' for each in known_schemes())}. A table can "
         "also have the lock 'table' (in its own folder), or none://",
         known=known_schemes(),
@@ -69,7 +72,9 @@ def read_scheme(url: str) -> str:
 
 def check_url(url: str) -> None:
     """Raise `ConfigError` for a lock that no process can open, or that holds a password."""
-    if not is_path(url):
+    if is_path(url):
+        check_path(url)
+    else:
         read_scheme(url)
         split(url)
 

@@ -7,7 +7,7 @@ if __name__ != "lakelatch.storage":
 
 from .input_files import read_input
 from .interface import Durable, Entry, NewObject, Outcome, Put, Store, Stored, put_secured, secured
-from .location import is_far, same_place
+from .location import is_far, may_hold_secret, same_place
 from .opening import open_store
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Store",
     "Stored",
     "is_far",
+    "may_hold_secret",
     "open_store",
     "put_secured",
     "read_input",

@@ -16,8 +16,9 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, unquote
 
 from ..errors import ConfigError, InputError
+from ..plain_text import has_odd_port, may_hold_password
 
-__all__ = ["Location", "canonical", "check_path", "is_far", "parse", "same_place"]
+__all__ = ["Location", "canonical", "check_path", "is_far", "may_hold_secret", "parse", "same_place"]
 
 # What other engines write for the same place. `abfs` and `abfss` differ only in TLS, which is a matter of the client.
 _KINDS = {
@@ -69,14 +70,23 @@ def parse(url: str | os.PathLike[str], options: Mapping[str, Any] | None = None)
     """Parse ``url``; ``options`` win over its query. Raises `InputError` for an invalid address."""
     text = os.fspath(url) if isinstance(url, str | os.PathLike) else None
     if not isinstance(text, str):
-        raise InputError(f"{url!r} is not the address of a table; give a text, or a path of pathlib")
+        raise InputError(f"a {type(url).__name__} is not the address of a table; give a text, or a path of pathlib")
+    match = _SCHEME.match(text) if isinstance(url, str) else None
+    if may_hold_secret(text):
+        raise InputError(
+            "The address of the table may hold a password or a key, so it is not shown: it would be stored and printed. Give "
+            "keys as options or through the environment (docs/storage.md), and a file URL three slashes and no host; a folder "
+            "that is really called so has to be there already"
+        )
+    _refuse_other_encodings(text)
     if not text or _CONTROL.search(text):
-        raise InputError(f"{text!r} is not the address of a table; give a folder or a URL such as s3://bucket/table")
+        raise InputError(
+            f"{_shown(text)!r} is not the address of a table; give a folder or a URL such as s3://bucket/table"
+        )
     if text != text.strip():
         raise InputError(
-            f"{text!r} begins or ends with a blank, which hides in a path; remove it, or write it as %20 in a URL"
+            f"{_shown(text)!r} begins or ends with a blank, which hides in a path; remove it, or write it as %20 in a URL"
         )
-    match = _SCHEME.match(text) if isinstance(url, str) else None
     if match is None and text.startswith("~"):
         raise InputError(
             f"{text!r}: only a shell knows whose home ~ is; write the path out, or ./{text} for such a folder"
@@ -136,7 +146,38 @@ def check_path(path: str, *, folder: bool = False) -> str:
     return path
 
 
+def may_hold_secret(text: str) -> bool:
+    """Whether a folder or the URL of a table or lock may hold a password, rightly written or not.
+
+    What a folder is called already is none.
+    """
+    match = _SCHEME.match(text)
+    kind = None if match is None else _KINDS.get(match[1].lower())
+    head = text if match is None else text.partition("?")[0]
+    folder = text if match is None else unquote(head[match.end() :]).removeprefix("//") if kind == "file" else ""
+    a_host = match is None and text.startswith("//") and ":" in text[2:].partition("/")[0]
+    suspect = may_hold_password(head) or a_host
+    return suspect and not (folder.startswith(("/", ".")) and _is_there(folder))
+
+
+def _refuse_other_encodings(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError(
+            f"{_shown(text)!r} is no UTF-8, as the address of a table has to be: its lock would be another one elsewhere. Rename "
+            "the folder"
+        ) from None
+
+
+def _is_there(path: str) -> bool:
+    """Whether there is a folder as far as the path holds what looks like a secret."""
+    end = path.find("/", max(path.rfind(each) for each in "@=:"))
+    return os.path.lexists(path if end < 0 else path[:end])
+
+
 def _local(path: str, options: Mapping[str, Any]) -> Location:
+    _refuse_other_encodings(path)  # where links lead
     if options:
         raise ConfigError(f"A local folder has no options, but {', '.join(sorted(options))} was given")
     return Location("file", "", path)
@@ -147,7 +188,7 @@ def _file_path(address: str, shown: str) -> str:
     if address.startswith("//"):
         host, slash, rest = address[2:].partition("/")
         if host.lower() not in ("", "localhost"):
-            raise InputError(f"{shown} names the host {host!r}; a file URL has three slashes: file:///folder")
+            raise InputError(f"{shown} names a host; a file URL has three slashes: file:///folder")
         address = slash + rest
     if not address.startswith("/"):
         raise InputError(f"{shown} is relative; a file URL has an absolute path: file:///folder")
@@ -185,7 +226,11 @@ def _bucket(kind: str, address: str, options: dict[str, str], shown: str) -> Loc
 
 def _decoded(text: str, shown: str) -> str:
     """Undo percent-encoding; an encoded slash or control character would change what the path means and is refused."""
-    decoded = unquote(text, errors="surrogateescape")
+    try:
+        decoded = unquote(text, errors="strict")
+        decoded.encode()
+    except UnicodeError:
+        raise InputError(f"{shown} is no UTF-8 behind its percent signs, or before; name it by UTF-8") from None
     if _CONTROL.search(decoded) or decoded.count("/") != text.count("/"):
         raise InputError(f"{shown} encodes a slash or a control character; a table's address has neither")
     return decoded
@@ -201,5 +246,8 @@ def _options(query: str, options: Mapping[str, Any], shown: str) -> dict[str, st
 
 
 def _shown(url: str) -> str:
-    """Return the URL without possible secrets: its query, and anything before an '@'."""
-    return re.sub("//.*@", "//…@", url.partition("?")[0])  # a password may have a slash in it
+    """Return the URL without possible secrets: its query, anything before an '@', and a host with a ':'."""
+    head = re.split("[?#]", url, maxsplit=1)[0]
+    if has_odd_port(head):
+        return head.partition("//")[0] + "//…"
+    return re.sub("//.*@", "//…@", head)  # a password may have a slash in it

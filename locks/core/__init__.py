@@ -4,6 +4,7 @@ from .backend import Backend, Contender, LockRequest
 from .capacity import Capacity
 from .events import Observer, observe
 from .grant import EXPIRED, STOLEN, Grant
+from .messages import time_text
 from .provider import LeasedLocks
 from .record_text import break_of, fields_of
 
@@ -20,4 +21,5 @@ __all__ = [
     "break_of",
     "fields_of",
     "observe",
+    "time_text",
 ]

@@ -9,6 +9,14 @@ from ..interface import Holder
 from .backend import LockRequest
 
 
+def time_text(at: float) -> str:
+    """A time for people; that of a record may be any number."""
+    try:
+        return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return "a time that is none"
+
+
 def too_many(ask: LockRequest, place: str, most: int) -> LockError:
     """The process already holds as many leases as it can renew."""
     return LockError(
@@ -50,7 +58,7 @@ def busy(
             f"or wait longer{hint}",
             key=ask.key, wait_s=wait_s, holder=None, position=ahead,
         )  # fmt: skip
-    since = datetime.fromtimestamp(holder.since, UTC).isoformat(timespec="seconds")
+    since = time_text(holder.since)
     who = f"process {holder.pid}" if holder.pid else repr(holder.owner)  # a JVM names itself otherwise
     purpose = f" for {holder.reason!r}" if holder.reason else ""
     return LockTimeoutError(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from ...environment import Environment
 from ...errors import LockUnavailableError, StorageError
+from ...storage.local import next_step
 from ..core import LockRequest
 from ..interface import Release
 from . import generations as gen
@@ -163,8 +164,8 @@ def told(folder: str) -> Iterator[None]:
             raise StorageError(
                 f"The lock folder {folder} failed: {e}. Check space and permissions there", folder=folder
             ) from e
+        step = next_step(e, folder) or "Check that it is mounted and has space"
         raise LockUnavailableError(
-            f"The lock folder {folder} does not answer: {e}. Nothing is held by this, and trying again is safe. Check that it "
-            "is mounted and has space",
+            f"The lock folder {folder} does not answer: {e}. Nothing is held by this, and trying again is safe. {step}",
             folder=folder,
         ) from e

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...environment import SYSTEM, Environment
-from ...errors import LakeLatchError
+from ...errors import LakeLatchError, StorageError
 from ...hudi.files import BaseFile, FileGroupId, Listing, list_data_files
 from ...hudi.table import TableConfig
 from ...hudi.timeline import FileSlice, Replacement, TimelineView, build
@@ -65,10 +65,16 @@ def check(
         StorageError: the store failed.
     """
     out = Findings()
-    if not check_no_files(store, out):
+    try:
+        config = check_properties(store, out)
+    except StorageError:
+        if check_no_files(store, out):
+            raise
+        config = None
+    # Only now: where there is no table, nothing is looked through.
+    if not check_no_files(store, out) and config is not None:
         out.unchecked.append("everything else, because no reader comes past what is no file")
         return out.report(store.url)
-    config = check_properties(store, out)
     if config is None:
         out.unchecked.append("everything else, because the properties say how to read it")
         return out.report(store.url)

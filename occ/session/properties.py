@@ -28,6 +28,12 @@ def read_config(store: Store) -> bytes:
     stored = store.get(PROPERTIES) or store.get(PROPERTIES + ".backup")
     if stored is not None:
         return stored.body
+    try:
+        with store.open(PROPERTIES):
+            pass
+    except StorageError as e:
+        if "kind" in e.details:  # a folder of that name
+            raise
     if store.folders(".hoodie") or store.list(".hoodie"):
         raise CorruptTableError(
             f"{store.url} has a .hoodie folder but no {PROPERTIES}: it was created half, or damaged. If it holds no "

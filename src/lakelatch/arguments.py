@@ -40,6 +40,9 @@ def names(value: Any, name: str) -> tuple[str, ...]:
     return tuple(given)
 
 
+_LONG = 10**40
+
+
 def number(
     value: Any,
     name: str,
@@ -51,11 +54,19 @@ def number(
 ) -> Any:
     """A number between two bounds; never NaN, infinite, or a bool."""
     fits = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-    if not fits or not math.isfinite(value) or not least <= value <= most:
+    if not fits or not _is_finite(value) or not least <= value <= most:
         bounds = [f"at least {least:g}"] * math.isfinite(least) + [f"at most {most:g}"] * math.isfinite(most)
         what = "a whole number" if whole else "a number"
-        raise error(f"{name}={value!r} is not {what}{' of ' if bounds else ''}{' and '.join(bounds)}; give one")
+        shown = repr(value) if not fits or value != value or abs(value) < _LONG else "(a number too long to be shown)"
+        raise error(f"{name}={shown} is not {what}{' of ' if bounds else ''}{' and '.join(bounds)}; give one")
     return value
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond every float
+        return False
 
 
 def flag(value: Any, name: str) -> bool:

@@ -98,7 +98,11 @@ class CloudStore:
         the probe has seen to be atomic. The price is one object in memory while it is sent.
         """
         check_path(path)
-        with tempfile.TemporaryFile() as file:
+        try:
+            collected = tempfile.TemporaryFile()  # noqa: SIM115 - closed below; only the opening is guarded
+        except OSError as error:
+            _refuse_space(self, path, error)
+        with collected as file:
             upload = _Upload(self, path, file)
             try:
                 yield upload
@@ -215,6 +219,14 @@ class CloudStore:
         ) from failure
 
 
+def _refuse_space(store: CloudStore, path: str, error: OSError) -> NoReturn:
+    raise StorageError(
+        f"{store.uri(path)} was not written: {error.strerror} in {tempfile.tempdir or 'the folder for temporary files'} of "
+        f"{platform.node()}. Make room there or set TMPDIR, and look at the limit on open files (ulimit -n)",
+        path=path,
+    ) from error
+
+
 class _Upload:
     """A temporary file on its way to the store."""
 
@@ -230,11 +242,7 @@ class _Upload:
         return self._store.put_if_absent(self._path, self._file.read(), durable=durable)
 
     def _refuse(self, error: OSError) -> NoReturn:
-        raise StorageError(
-            f"{self._store.uri(self._path)} was not written: {error.strerror} in {tempfile.gettempdir()} of "
-            f"{platform.node()}. Make room there or set TMPDIR",
-            path=self._path,
-        ) from error
+        _refuse_space(self._store, self._path, error)
 
     def close(self) -> None:
         with suppress(OSError, StorageError):  # unpublished bytes that the disk did not take

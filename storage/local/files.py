@@ -321,7 +321,7 @@ def open_file(full: str, flags: int = os.O_RDONLY) -> tuple[int, os.stat_result]
     except OSError as error:
         if error.errno in _MAYBE_NO_FILE:
             refuse_other_kinds(full, what)
-        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        if error.errno == errno.ENOENT:
             return None
         raise
     try:
@@ -600,10 +600,15 @@ def refuse(error: OSError, full: str, what: str) -> NoReturn:
         raise InputError(f"{full} {what}: a name in it is longer than the file system allows", path=full) from error
     if error.errno in _MAYBE_NO_FILE:
         refuse_other_kinds(full, what)
-    step = _NEXT_STEP.get(error.errno or 0, "See the cause above")
-    if error.errno == errno.ENOSPC and _no_inodes(folder_of(full)):
-        step = "The file system has room, but no free inodes (df -i): delete files that nobody needs, and run it again"
+    step = next_step(error, full) or "See the cause above"
     raise StorageError(f"{full} {what}: {error.strerror or error}. {step}", path=full, errno=error.errno) from error
+
+
+def next_step(error: OSError, full: str) -> str:
+    """What is missing, and what a person can do about it; "" where that is not known. ``full`` is a path in question."""
+    if error.errno == errno.ENOSPC and _no_inodes(folder_of(full)):
+        return "The file system has room, but no free inodes (df -i): delete files that nobody needs, and run it again"
+    return _NEXT_STEP.get(error.errno or 0, "")
 
 
 def _no_inodes(folder: str) -> bool:

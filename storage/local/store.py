@@ -395,6 +395,12 @@ class LocalStore:
 def _open_to_read(full: str) -> tuple[int, os.stat_result] | None:
     try:
         return open_file(full)
+    except NotADirectoryError:
+        return None
+    except StorageError:
+        if os.path.isdir(full):  # of which an object store knows nothing either
+            return None
+        raise
     except OSError as error:
         refuse(error, full, "was not read")
 

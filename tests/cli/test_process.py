@@ -20,7 +20,7 @@ import lakelatch
 from lakelatch.cli import reordered
 from lakelatch.occ.entries.entries import Begin, End
 
-from ..thorough import some
+from ..thorough import crossed, some
 
 LAKELATCH = [sys.executable, "-m", "lakelatch.cli"]
 FRAMES = set("│─┌┐└┘├┤┬┴┼╭╮╰╯━┃┏┓┗┛")
@@ -160,3 +160,41 @@ def test_the_command_line_imports_nothing_heavy_until_it_is_used():
 def test_general_options_may_stand_anywhere():
     assert reordered(["describe", "t", "--debug"]) == ["--debug", "describe", "t"]
     assert reordered(["demo", "--", "--debug"]) == ["demo", "--", "--debug"]
+
+
+# Standard streams that are closed, full, or read by nobody -----------------------------------------------------------
+
+COMMANDS = ["check {}", "check {} --json", "read {} --json", "read {} --format csv", "--help", "read {}-not --json"]
+
+
+def in_shell(command: str, url: str, streams: str) -> subprocess.CompletedProcess[str]:
+    line = f"{' '.join(LAKELATCH)} {command.format(url)} {streams}"
+    return subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize(
+    ("command", "streams"), crossed(COMMANDS, [">/dev/full", ">&-", ">/dev/full 2>/dev/full", "<&- >&- 2>&-"])
+)
+def test_output_that_cannot_be_written_has_an_exit_code_of_its_own(table, command, streams):
+    """Not 1, which says that the table is damaged; and not 0, because nobody sees what is missing."""
+    ended = in_shell(command, table.url, streams)
+    assert ended.returncode == 74
+    if "2>" not in streams:
+        assert "the output could not be written" in ended.stderr
+        assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(("command", "streams"), crossed(COMMANDS[-3:], ["2>/dev/full", "2>&-", "<&-"]))
+def test_what_stderr_does_not_take_changes_nothing(table, command, streams):
+    assert in_shell(command, table.url, streams).returncode == (2 if "not" in command else 0)
+
+
+def test_who_writes_with_stdout_closed_writes_all_the_same_and_into_no_other_file(table, tmp_path):
+    """A closed stream's number goes to the next file that is opened, which what is printed must not reach."""
+    rows = tmp_path / "rows.csv"
+    rows.write_text("id,origin,v\nnew,JFK,7\n")
+    assert in_shell(f"insert {{}} {rows}", table.url, ">&-").returncode == 74
+    assert [each for each in table.read().to_pylist() if each["id"] == "new"] == [
+        {"id": "new", "origin": "JFK", "v": 7}
+    ]
+    assert run("check", table.url, "--deep").returncode == 0

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import errno
 import json
 import math
+import os
 import random
 import signal
 import subprocess
@@ -316,3 +318,28 @@ def test_a_file_that_cannot_be_written_leaves_nothing_behind(run, table, tmp_pat
     assert "binary" in run("read", table.url, "--format", "parquet", code=2).stderr
     assert "--json prints lines" in run("read", table.url, "--json", "-o", "x.csv", code=2).stderr
     assert not Path("x.csv").exists()
+
+
+def test_rows_take_the_place_of_a_file_only(run, table, tmp_path):
+    """The finished file is renamed to its place: a device or a pipe there would be gone."""
+    os.mkfifo(tmp_path / "rows.csv")
+    (tmp_path / "rows.json").mkdir()
+    for name, kind in (("rows.csv", "a named pipe"), ("rows.json", "a folder")):
+        assert f"it is {kind}" in run("read", table.url, "-o", str(tmp_path / name), code=2).stderr
+    (tmp_path / "null.csv").symlink_to("/dev/null")
+    assert "it is a device" in run("read", table.url, "-o", str(tmp_path / "null.csv"), code=2).stderr
+    assert (tmp_path / "null.csv").is_symlink()
+
+
+@pytest.mark.parametrize("limit", ["1" + "0" * 18, "9" * 18, "9223372036854775808", "1" + "0" * 25])
+@pytest.mark.parametrize("more", [[], ["--json"], ["--format", "csv"]])
+def test_a_limit_may_be_any_number(run, table, limit, more):
+    assert "k4" in run("read", table.url, "--limit", limit, *more).stdout
+
+
+def test_what_the_system_lacks_is_no_fault_of_ours(run, table, monkeypatch):
+    def refused(*_args, **_options):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(lakelatch, "open", refused)
+    assert "raise its limit (ulimit -n)" in run("read", table.url, code=2).stderr

@@ -42,6 +42,7 @@ from lakelatch.hudi.timeline.service_metadata import (
     encode_restore,
     encode_savepoint,
 )
+from lakelatch.locks.core.messages import time_text
 from lakelatch.locks.core.record_text import break_of, fields_of
 from lakelatch.locks.dynamodb.item import parse_breaks, parse_item
 from lakelatch.locks.file.generations import Record, generation_name
@@ -435,9 +436,11 @@ def _lock_object(body: bytes) -> None:
 def _generation(body: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, generation_name(7)).write_bytes(body)
-        Record.read(folder, 7)
+        record = Record.read(folder, 7)
     _ = Found(1, 1, body).token
-    break_of("k", fields_of(body))
+    broken = break_of("k", fields_of(body))
+    for at in (record.since, record.until or 0.0, *([broken.at] if broken else ())):
+        assert time_text(at)
 
 
 _ITEM = {

@@ -1,6 +1,8 @@
 """A pipe, a device, a folder or a link to nothing where an object belongs: nobody waits for it, and all say what it is."""
 
+import errno
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,16 +27,13 @@ def store(tmp_path):
 @pytest.mark.parametrize("kind", NO_FILES)
 def test_no_file_is_named_by_whoever_wants_to_read_it(store, kind):
     NO_FILES[kind](Path(store.root, "f/1"))
-    calls = [
-        lambda: store.get("f/1"),
-        lambda: store.body("f/1"),
-        lambda: store.open("f/1").__enter__(),
-        lambda: store.secure("f/1"),
-    ]
-    if kind != "a folder":  # of which an object store knows nothing, either
-        calls.append(lambda: store.head("f/1"))
+    calls = [lambda: store.open("f/1").__enter__()]
+    others = (store.get, store.body, store.head, store.secure)
+    if kind == "a folder":  # of which an object store knows nothing, either
+        assert [call("f/1") for call in others[:3]] == [None] * 3
+        assert store.secure("f/1").outcome is Outcome.LOST
     else:
-        assert store.head("f/1") is None
+        calls += [partial(call, "f/1") for call in others]
     for call in calls:
         with pytest.raises(StorageError, match=f"f/1 was not read: it is {kind}, where a file belongs") as told:
             call()
@@ -56,8 +55,11 @@ def test_no_file_is_named_by_whoever_wants_to_put_one_there(store, kind, unnamed
         new.stream.write(b"x")
         with pytest.raises(StorageError, match=f"it is {kind}"):
             new.publish()
-    with pytest.raises(StorageError, match=f"it is {kind}"):
-        store.replace_if_match("f/1", b"x", "a tag")
+    if kind == "a folder":
+        assert store.replace_if_match("f/1", b"x", "a tag").outcome is Outcome.LOST
+    else:
+        with pytest.raises(StorageError, match=f"it is {kind}"):
+            store.replace_if_match("f/1", b"x", "a tag")
     assert os.path.samestat(os.lstat(Path(store.root, "f/1")), before)
     assert not Path(store.root, "f/nowhere").exists()
     assert store.put_if_absent("f/2", b"x").done
@@ -154,3 +156,77 @@ def test_a_link_into_a_folder_that_may_not_be_read_is_not_taken_for_no_folder(st
     monkeypatch.setattr(LocalStore, "_scan", lambda self, folder: [Item(each) for each in scan(self, folder)])
     with pytest.raises(StorageError, match=r"Permission denied.*Give this user permission"):
         store.list("", recursive=True, hidden=False)
+
+
+# What a process or a file system has none of any more ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "step"),
+    [
+        (errno.EMFILE, "ulimit -n"),
+        (errno.ENFILE, "fs.file-max"),
+        (errno.ENOMEM, "memory"),
+        (errno.EDQUOT, "quota"),
+        (errno.ENOSPC, "Make room"),
+    ],
+)
+def test_what_is_missing_is_told_by_every_call(store, monkeypatch, code, step):
+    tag = store.get("f/0").tag
+
+    def refused(*_args, **_options):
+        raise OSError(code, os.strerror(code))
+
+    calls = {
+        "get": lambda: store.get("f/0"),
+        "body": lambda: store.body("f/0"),
+        "open": lambda: store.open("f/0").__enter__(),
+        "put_if_absent": lambda: store.put_if_absent("f/1", b"x"),
+        "put nothing": lambda: store.put_if_absent("f/1", b""),
+        "put": lambda: store.put("f/1", b"x"),
+        "replace": lambda: store.replace_if_match("f/0", b"x", tag),
+        "secure": lambda: store.secure("f/0"),
+        "delete": lambda: store.delete("f/0"),
+        "create": lambda: store.create("f/1").__enter__(),
+        "sync": lambda: store.sync("f"),
+    }
+    monkeypatch.setattr(os, "open", refused)
+    for name, call in calls.items():
+        with pytest.raises(StorageError, match=step):
+            call()
+        assert name
+    monkeypatch.undo()
+    monkeypatch.setattr(os, "scandir", refused)
+    monkeypatch.setattr(os, "listdir", refused)
+    for call in (lambda: store.list("f"), lambda: store.names("", recursive=True), lambda: store.folders("")):
+        with pytest.raises(StorageError, match=step):
+            call()
+    monkeypatch.undo()
+    assert store.body("f/0") == b"kept"
+
+
+def test_a_process_that_may_open_no_more_files_while_it_replaces_one_does_not_go_on_without_the_lock(
+    store, monkeypatch
+):
+    tag, real = store.get("f/0").tag, os.open
+
+    def refused(path, flags, *more, **options):
+        if flags & os.O_NOFOLLOW and str(path).endswith("f/0"):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return real(path, flags, *more, **options)
+
+    monkeypatch.setattr(os, "open", refused)
+    with pytest.raises(StorageError, match="ulimit -n"):
+        store.replace_if_match("f/0", b"new", tag)
+    assert store.body("f/0") == b"kept"
+
+
+def test_inodes_that_are_used_up_are_told_apart_from_space(store, monkeypatch):
+    def refused(*_args, **_options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    full = os.statvfs_result((4096, 4096, 100, 50, 50, 1000, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _: full)
+    monkeypatch.setattr(os, "open", refused)
+    with pytest.raises(StorageError, match=r"no free inodes \(df -i\)"):
+        store.put("f/1", b"x")

@@ -12,12 +12,21 @@ _ANYWHERE = ("--debug", "--verbose")
 
 def main() -> None:
     """Run the command line of this process."""
+    from .standard_streams import OutputLostError, flush, give_up, secure
+
+    secure()
     from .interrupt import arrives
 
     arrives()
     from .app import app
 
-    app(args=reordered(sys.argv[1:]), prog_name="lakelatch")
+    try:
+        try:
+            app(args=reordered(sys.argv[1:]), prog_name="lakelatch")
+        finally:
+            flush()
+    except OutputLostError as e:
+        sys.exit(give_up(e))
 
 
 def reordered(arguments: list[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """The commands and their options. Each command imports its own module when it runs.
 
 Exit codes: 0 done or sound; 1 `check` found damage, `doctor` something unsafe; 2 it could not be done, and stderr says why;
-3 a bug in this program; 130 interrupted.
+3 a bug in this program; 74 its output could not be written; 130 interrupted; 141 nobody reads its output.
 """
 
 from __future__ import annotations

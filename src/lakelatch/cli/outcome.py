@@ -22,10 +22,11 @@ from typer.core import TyperGroup
 
 from ..errors import LakeLatchError
 from ..plain_text import visible, visible_json
+from .standard_streams import NOBODY_READS, OutputLostError
 
 P = ParamSpec("P")
 R = TypeVar("R")
-COULD_NOT, OUR_FAULT, INTERRUPTED, NOBODY_READS = 2, 3, 130, 141
+COULD_NOT, OUR_FAULT, INTERRUPTED = 2, 3, 130
 _state = {"debug": False}
 
 
@@ -59,7 +60,7 @@ def plainly(command: Callable[P, R]) -> Callable[P, R]:
 
         try:
             return command(*args, **kwargs)
-        except (typer.Exit, typer.BadParameter):
+        except (typer.Exit, typer.BadParameter, OutputLostError):
             raise
         except typer.Abort:
             typer.echo("nothing was done", err=True)
@@ -75,11 +76,27 @@ def plainly(command: Callable[P, R]) -> Callable[P, R]:
             _tell(e, str(e))
             raise ends(type(e).__name__, str(e), COULD_NOT, e) from None
         except Exception as e:  # noqa: BLE001 - the outermost place; --debug shows all of it
+            if words := _from_outside(e):
+                _tell(e, words)
+                raise ends("StorageError" if isinstance(e, OSError) else "InputError", words, COULD_NOT) from None
             words = f"Something is wrong in lakelatch itself: {type(e).__name__}: {e}"
             _tell(e, words, "Run again with --debug and report what it prints")
             raise ends("Fault", words, OUR_FAULT) from None
 
     return run
+
+
+def _from_outside(error: Exception) -> str:
+    """What is to blame outside of this program, and what helps; "" where nothing is."""
+    if isinstance(error, UnicodeEncodeError):  # of bytes in an argument, which came as far as where only UTF-8 goes
+        part = error.object[error.start : error.end]
+        return f"{part!r} in an argument is no UTF-8 text; write it in UTF-8, or name a file without it"
+    if not isinstance(error, OSError):
+        return ""
+    from ..storage.local import next_step
+
+    step = next_step(error, str(error.filename or "/"))
+    return f"the system refuses: {error}. {step}" if step else ""
 
 
 def print_error(kind: str, message: str, code: int, error: LakeLatchError | None = None) -> None:

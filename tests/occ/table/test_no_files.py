@@ -73,7 +73,7 @@ def test_it_is_named_by_a_write_and_by_a_check(folder: Path, where: str, kind: s
         ):
             write()
     assert path.name in told_by(read)
-    (found,) = check(lakelatch.storage.open_store(url)).findings
+    (found,) = [each for each in check(lakelatch.storage.open_store(url)).findings if each.kind != "properties-damaged"]
     assert (found.kind, found.path, kind in found.message) == ("no-file", relative, True)
     assert path.name in told_by(doctor)
 

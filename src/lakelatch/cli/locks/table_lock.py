@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import getpass
 import socket
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError, InputError
+from ...locks.core import time_text
 from ...storage import read_input
 from ..output import duration_text, print_json, say
 
@@ -154,7 +154,7 @@ def lock_settings(
 
 
 def _time(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return time_text(at).replace("T", " ").removesuffix("+00:00")
 
 
 def break_lease(url: str, *, token: int, reason: str, json: bool) -> None:

@@ -35,7 +35,9 @@ def check_(
         typer.Option(metavar="TYPE", help="Of the column, as int64 or list<string>; every one it takes otherwise."),
     ] = None,
     event_time: Annotated[bool, typer.Option("--event-time", help="Rows come late, with ordering values.")] = False,
-    examples: Annotated[int, typer.Option(min=0, help="Random sets of more than three records, for each law.")] = 50,
+    examples: Annotated[
+        int, typer.Option(min=0, max=100_000, help="Random sets of more than three records, for each law.")
+    ] = 50,
     json: Json = False,
 ) -> None:
     """Try whether a merger keeps the laws that it declares, and print the fewest records that break one."""

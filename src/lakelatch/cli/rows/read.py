@@ -105,7 +105,7 @@ def _give(rows: pa.RecordBatchReader, limit: int | None, kind: str, output: str 
     elif kind == "table":
         shown = _SHOWN if limit is None else limit
         found = pa.Table.from_batches(_first(rows, shown + 1), rows.schema)
-        print_rows(found.slice(0, shown))
+        print_rows(found.slice(0, min(shown, found.num_rows)))
         say()
         more = found.num_rows > shown
         say(f"the first {count_text(shown, 'row')}; --limit shows more" if more else count_text(found.num_rows, "row"))
@@ -130,7 +130,7 @@ def _first(rows: pa.RecordBatchReader, limit: int | None) -> pa.RecordBatchReade
             batch = next(iter(islice(rows, 1)), None)
             if batch is None:
                 return
-            yield batch if left is None else batch.slice(0, left)
+            yield batch if left is None else batch.slice(0, min(left, batch.num_rows))
             left = left if left is None else left - batch.num_rows
 
     return pa.RecordBatchReader.from_batches(rows.schema, some())

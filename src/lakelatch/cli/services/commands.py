@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ...arguments import number
 from ..output import Bar, count_text, print_json, print_table, say, wrapped
 
 if TYPE_CHECKING:
@@ -73,8 +74,9 @@ def cluster(
     """Plan a clustering, and execute it."""
     import lakelatch
 
-    given = {"small_bytes": small_mb, "target_bytes": target_mb}
-    sizes: dict[str, Any] = {name: None if size is None else int(size * (1 << 20)) for name, size in given.items()}
+    given = {"--small-mb": small_mb, "--target-mb": target_mb}
+    small, target = (size and int(number(size, name, most=1 << 40) * (1 << 20)) for name, size in given.items())
+    sizes: dict[str, Any] = {"small_bytes": small, "target_bytes": target}
     with lakelatch.open(url) as table:
         nothing = "there are no two small files in one partition"
         if sort_by is not None:
