@@ -207,6 +207,12 @@ class SparkTable(Writing):
         feed = self.table.change_feed(after=after, until=until, columns=columns)
         return self.spark.createDataFrame(feed.to_arrow())
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise InputError(
+            f"{self!r} belongs to the driver of its Spark session and cannot travel; hand its `table` to other processes, or "
+            "open the table there"
+        )
+
     def __repr__(self) -> str:
         return f"<lakelatch.spark.SparkTable {self.table.url}>"
 

@@ -48,6 +48,9 @@ class SparkTransaction(Writing):
             self.txn, columns=columns, condition=one_of(filter, where), partitions=partitions, meta=meta
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.txn.__reduce__()
+
     def stream(self, name: str) -> SparkStream:
         """A stream of the table, whose events land with this transaction. It writes nothing else then."""
         self.txn.stream(name)

@@ -17,7 +17,7 @@ from .markers import (
     stands,
 )
 from .own_record import OwnRecord
-from .reader_leases import Beating, Lease, Leases, lease_path
+from .reader_leases import Beating, Lease, LeaseElsewhere, Leases, lease_path
 from .removal import delete_data_file
 from .rollback import FailedWriteCleaner
 
@@ -30,6 +30,7 @@ __all__ = [
     "HeartbeatSender",
     "Io",
     "Lease",
+    "LeaseElsewhere",
     "Leases",
     "Marker",
     "MarkerDesk",

@@ -99,8 +99,24 @@ class Leases:
         )
 
 
+class LeaseElsewhere:
+    """A lease that another process keeps: files of its state stay as long as it lies there."""
+
+    why = ": the block that kept it, in another process, is over, or that process gave no sign of life"
+
+    def __init__(self, store: Store, lease: Lease) -> None:
+        self._store, self.lease = store, lease
+
+    @property
+    def lost(self) -> bool:
+        """Whether it is gone."""
+        return self._store.head(lease_path(self.lease.reader)) is None
+
+
 class Beating:
     """One lease of this process, and its beats."""
+
+    why = ", because it gave no sign of life for the table's time-out"
 
     def __init__(self, store: Store, lease: Lease) -> None:
         self._store, self.lease, self._beats = store, lease, 0

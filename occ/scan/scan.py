@@ -40,7 +40,8 @@ class Scan:
     Row groups are read ahead by as many threads as Arrow has (`pyarrow.set_cpu_count`), and come in the order of
     partitions and file groups. At most about twice as many row groups as threads are in memory.
 
-    Polars, DuckDB, pandas and pyarrow take it as it is, through ``__arrow_c_stream__``.
+    Polars, DuckDB, pandas and pyarrow take it as it is, through ``__arrow_c_stream__``. It pickles: another process opens the
+    table for itself, and reads the same state; ``progress`` is not called from there.
 
     Attributes:
         schema: the columns of the rows.
@@ -190,6 +191,10 @@ class Scan:
         wanted = Wanted(asked.table, tuple(asked.columns if columns is None else columns), condition)
         return Scan(session, slices, wanted, completion=self.completion, hold=self._hold)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        made_of = self._session, self._slices, self._wanted, self._pruned(), self.completion, self._hold, self._finish
+        return _again, made_of
+
     def __repr__(self) -> str:
         where = "" if self._wanted.condition is None else f" where {self._wanted.condition}"
         files = sum(len(each.paths) for each in self._slices)
@@ -236,6 +241,18 @@ class Scan:
             path=missing,
             table=url,
         )
+
+
+def _again(
+    session: Session,
+    slices: Sequence[FileSlice],
+    wanted: Wanted,
+    pruned: Sequence[ScannedFile],
+    completion: str | None,
+    hold: Hold,
+    finish: Callable[[pa.Table], pa.Table],
+) -> Scan:
+    return Scan(session, slices, wanted, pruned=lambda: pruned, completion=completion, hold=hold, finish=finish)
 
 
 def _optional(name: str) -> Any:

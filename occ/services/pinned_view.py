@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import LockLostError, StorageError
 from ...hudi.timeline import EARLIEST
-from ..liveness import Beating, Lease, lease_path
+from ..liveness import Beating, Lease, LeaseElsewhere, lease_path
 from ..scan import Scan, scan_view
 from ..session import Partition, Session, View, refuse_cleaned
 
@@ -20,13 +20,20 @@ if TYPE_CHECKING:
 class PinnedView:
     """One state of the table whose files stay while the block lasts. Made by `Table.pinned`.
 
+    It pickles: other processes read the same state, as long as the block lasts here.
+
     Attributes:
         view: snapshot and schema.
         completion: the newest completion time that it holds; the checkpoint of an incremental reader.
     """
 
-    def __init__(self, session: Session, view: View, completion: str, beating: Beating, *, past: bool) -> None:
+    def __init__(
+        self, session: Session, view: View, completion: str, beating: Beating | LeaseElsewhere, *, past: bool
+    ) -> None:
         self._session, self.view, self.completion, self._beating, self._past = session, view, completion, beating, past
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _elsewhere, (self._session, self.view, self.completion, self._beating.lease, self._past)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -68,11 +75,15 @@ class PinnedView:
             refuse_cleaned(self._session, as_of_completion=self.completion)
         if self._beating.lost:
             raise LockLostError(
-                f"{self._session.url}: the lease of this reader has ended, because it gave no sign of life for the table's "
-                "time-out; files of its state may be gone. Read again",
+                f"{self._session.url}: the lease of this reader has ended{self._beating.why}; files of its state may be "
+                "gone. Read again",
                 table=self._session.url,
                 reason="silent",
             )
+
+
+def _elsewhere(session: Session, view: View, completion: str, lease: Lease, past: bool) -> PinnedView:
+    return PinnedView(session, view, completion, LeaseElsewhere(session.store, lease), past=past)
 
 
 @contextmanager

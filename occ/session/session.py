@@ -83,6 +83,7 @@ class Session:
         self, store: Store, *, env: Environment = SYSTEM, writer: str = "", epoch_slots: int = EPOCH_SLOTS
     ) -> None:
         self.store, self.env, self.url = store, env, store.url
+        self._opened_with = store, env, writer, epoch_slots
         process = env.process()
         self.writer = writer or f"{process.host}:{process.pid}"
         self._properties = b""
@@ -91,7 +92,7 @@ class Session:
         self.writable = bool(store.folders(LOG))
         self.contention = Contention()
         self.priority, self.clock_is_right, self.inline_bytes = 0, False, INLINE_BYTES
-        self.threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.threads = _cores()
         self.merged_bytes_s = 16 << 20
         self.rounds: dict[str, Callable[[], object]] = {}
         self.first_sweep: Callable[[], object] = lambda: None
@@ -157,6 +158,17 @@ class Session:
             self._lock.close()
         if self.markers is not None:
             self.markers.close(self.store)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A handle travels as what opens the table again, there: its place, and what it was opened with.
+
+        A token of a server for markers stays here; there they are put directly.
+        """
+        self.require_open()
+        given = {"priority": self.priority, "clock_is_right": self.clock_is_right}
+        if self.threads != _cores():
+            given["threads"] = self.threads
+        return _reopened, (*self._opened_with, given, self._lock.expected if self.writable else None)
 
     @property
     def desk(self) -> MarkerDesk | None:
@@ -512,6 +524,21 @@ class Session:
         restore = self.log.restore
         if restore is not None and restore.completion > since:
             raise listed_beside(self.url, restore)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _reopened(
+    store: Store, env: Environment, writer: str, epoch_slots: int, given: dict[str, Any], lock: str | None
+) -> Session:
+    session = Session(store, env=env, writer=writer, epoch_slots=epoch_slots)
+    for name, value in given.items():
+        setattr(session, name, value)
+    if lock is not None and session.writable:
+        session.lock.expected = lock
+    return session
 
 
 def _without(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:

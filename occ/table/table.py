@@ -94,6 +94,8 @@ _PLANS_BY_ITSELF = (
 class Table:
     """One handle on one table; safe to share between threads, and a context manager. Made by `open`.
 
+    It pickles: another process gets a handle of its own, opened with the same arguments.
+
     Attributes:
         session: what it works with: store, log, lock, heartbeat.
         url: the one spelling of its place.
@@ -104,11 +106,14 @@ class Table:
     def __init__(
         self, store: Store, *, env: Environment = SYSTEM, writer: str = "", epoch_slots: int = EPOCH_SLOTS
     ) -> None:
-        self.session = Session(store, env=env, writer=writer, epoch_slots=epoch_slots)
+        self._work_with(Session(store, env=env, writer=writer, epoch_slots=epoch_slots))
+
+    def _work_with(self, session: Session) -> None:
+        self.session = session
         self.session.first_sweep = lambda: take_archived_away(self.session)
         self.session.landed_one = self._archive_if_due
         self._looked_at = -1  # the newest epoch of the log after which this was due
-        self.store, self.env, self.url = store, env, store.url
+        self.store, self.env, self.url = session.store, session.env, session.url
         self.writer, self.writable = self.session.writer, self.session.writable
 
     @property
@@ -1126,6 +1131,9 @@ class Table:
         """
         self.session.close()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (self.session,)
+
     def __enter__(self) -> Self:
         self.session.require_open()
         return self
@@ -1137,6 +1145,12 @@ class Table:
 
     def __repr__(self) -> str:
         return f"<lakelatch.Table {self.url}>"
+
+
+def _reopened(session: Session) -> Table:
+    table = Table.__new__(Table)
+    table._work_with(session)
+    return table
 
 
 def open(  # noqa: A001 - lakelatch.open is the name people expect

@@ -524,6 +524,9 @@ class Transaction:
         self.lookout.close()
         self._landing.abort(reason)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._attempt.__reduce__()
+
     def __enter__(self) -> Self:
         self._enter()
         return self

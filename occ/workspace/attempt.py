@@ -15,10 +15,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ...ahead import Task
-from ...errors import LakeLatchError, RolledBackError, StorageError
+from ...errors import InputError, LakeLatchError, RolledBackError, StorageError
 from ...hudi.timeline import Instant, State, file_name
 from ...storage import Outcome
 from ...tracing import Trace
@@ -82,6 +82,13 @@ class Attempt:
         self.lost_on: tuple[FileGroupId, ...] = ()
         self._snapshot: Snapshot | None = None
         self._schema_text: tuple[str | None] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise InputError(
+            f"transaction {self.instant} of {self.url} cannot travel: it belongs to the process that began it. Hand workers its "
+            "`file_spec`, or open the table there and begin another one",
+            instant=self.instant,
+        )
 
     @classmethod
     def begin(
