@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from ..arguments import suggesting
 from ..errors import InputError
 from ..hudi.timeline import Time
 from ..occ.scan import Explanation
@@ -24,6 +25,7 @@ T = TypeVar("T")
 SINKS = ("upsert", "insert", "bulk_insert", "delete", "overwrite", "overwrite_table")
 
 
+@suggesting
 class SparkTable(Writing):
     """A table in a Spark session; safe to use from several threads of one session.
 
@@ -217,6 +219,7 @@ class SparkTable(Writing):
         return f"<lakelatch.spark.SparkTable {self.table.url}>"
 
 
+@suggesting
 def open(  # noqa: A001 - lakelatch.spark.open, as lakelatch.open
     spark: Any, table: Table | str, *, sizes: JobSizes = SIZES, **options: Any
 ) -> SparkTable:
@@ -229,6 +232,7 @@ def open(  # noqa: A001 - lakelatch.spark.open, as lakelatch.open
     return SparkTable(spark, open_table(table, **options) if isinstance(table, str) else table, sizes)
 
 
+@suggesting
 def register(spark: Any) -> None:
     """Make ``spark.read.format("lakelatch")`` and ``spark.readStream.format("lakelatch")`` known to a Spark session.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..arguments import suggesting
 from ..occ.session import Partition
 from ..occ.table import Table
 from ..occ.transaction import Transaction
@@ -12,6 +13,7 @@ from .reading import Reads, one_of
 from .writing import SIZES, JobSizes, SparkStream, Writes, Writing
 
 
+@suggesting
 class SparkTransaction(Writing):
     """A transaction of `SparkTable.run`, which commits it. Each step sees what was staged before.
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
-from ...arguments import brief
+from ...arguments import brief, meant
 from ...conflict import refuse_contradiction, refuse_isolation
 from ...errors import ConfigError, UnsupportedTableError
 from ...locks import shown
@@ -199,7 +199,8 @@ class Settings:
         """A copy with other values; `ConfigError` for names that do not exist."""
         known = {f.name for f in fields(self)} - {"generation", "streams"}
         if unknown := sorted(set(changes) - known):
-            raise ConfigError(f"no such setting: {', '.join(unknown)}; known: {', '.join(sorted(known))}")
+            hint = meant(unknown[0], known) or f"known: {', '.join(sorted(known))}"
+            raise ConfigError(f"no such setting: {', '.join(unknown)}; {hint}")
         for name, value in changes.items():
             _refuse_type(name, value)
         if "min_version" in changes and not self.min_version <= changes["min_version"] <= VERSION:

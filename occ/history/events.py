@@ -20,7 +20,7 @@ class Event:
         event: ``begin``, ``plan``, ``commit``, ``abort``, ``rollback`` or ``setting``.
         instant: T; "" for a setting.
         completion: C of a commit.
-        operation: as the transaction was begun.
+        operation: as the transaction was begun; of a commit what it was in the end.
         writer: who; of a rollback the one that was rolled back.
         reason: of an end, or what changed of a setting.
         winner: T of the one that an aborted transaction lost against.

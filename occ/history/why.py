@@ -153,6 +153,7 @@ def _landed(session: Session, story: Story, told: Account, commit: Commit) -> Ac
     if commit.action == "replacecommit" and (begin := story.begin) and begin.action != "replacecommit":
         parties = _parties(session, story.landed, story.settings)[0]
         merged = tuple(_other(each) for each in parties if not replaced.isdisjoint(each.writes.groups))
+    told = replace(told, operation=commit.operation)
     took = (to_epoch_ms(commit.completion) - to_epoch_ms(commit.instant)) / 1000
     groups = {FileGroupId(each["partition"], each["file_id"]) for each in stats} | replaced
     return replace(

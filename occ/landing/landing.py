@@ -416,7 +416,7 @@ def staged_entry(attempt: Attempt, changes: Staged) -> Commit:
             attempt.instant,
             "",
             attempt.announced_as,
-            attempt.kind.hudi_name,
+            changes.label,
             session.writer,
             0,
             changes.write_set().region,

@@ -171,7 +171,9 @@ class Gathered:
             return None
         # C is not known yet, and without one it has no name.
         template = replace(asked.commit, completion=asked.instant)
-        if state.settled > asked.base or (template.operation, template.writer) != (begin.operation, begin.writer):
+        label, announced = template.operation, begin.operation
+        told = label == announced or (announced == "UPSERT" and label in ("INSERT", "DELETE"))  # `Staged.label`
+        if state.settled > asked.base or not told or template.writer != begin.writer:
             return None
         try:
             refuse_landed(session.url, state, template.batch)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from ...arguments import suggesting
 from ...errors import InputError, StorageError
 from ...hudi.table import RECORD_KEY, python_rows
 from ...hudi.timeline import NO_PREVIOUS_COMMIT, Snapshot, Time
@@ -32,6 +33,7 @@ _TOLD = (CHANGE, COMPLETION, INSTANT, WRITER)
 _MOVES_ONLY = frozenset({"CLUSTER", "COMPACT", "LOG_COMPACT"})  # rows that stay what they are
 
 
+@suggesting
 class ChangeFeed:
     """Changes of a span of commits, read when they are asked for. Made by `Table.change_feed`.
 

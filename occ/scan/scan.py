@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pyarrow as pa
 
 from ...ahead import in_order
-from ...arguments import number
+from ...arguments import number, suggesting
 from ...conditions import condition_on
 from ...errors import ConfigError, InputError, StorageError
 from ...hudi.table import python_rows
@@ -33,6 +33,7 @@ def _as_they_are(rows: pa.Table) -> pa.Table:
     return rows
 
 
+@suggesting
 class Scan:
     """Some rows of one state of a table, that of when the scan was made. Nothing is read before it is asked for.
 

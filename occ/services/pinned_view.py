@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ...arguments import suggesting
 from ...errors import LockLostError, StorageError
 from ...hudi.timeline import EARLIEST
 from ..liveness import Beating, Lease, LeaseElsewhere, lease_path
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ...hudi.timeline import Snapshot
 
 
+@suggesting
 class PinnedView:
     """One state of the table whose files stay while the block lasts. Made by `Table.pinned`.
 

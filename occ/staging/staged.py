@@ -12,9 +12,16 @@ from ...hudi.files import BaseFile, FileGroupId, LogFile
 from ...hudi.timeline import COMPLETED_AS, LATEST, CommitMetadata, FileSlice, Snapshot, WriteStat
 from ..entries import SERVICES, operation, together
 
+# Verbs of a transaction whose commit is one of them alone, by Hudi's name of it.
+_ALONE = {"insert": "INSERT", "delete": "DELETE", "delete_where": "DELETE", "delete_all": "DELETE"}
+
 
 class Staged:
-    """Collects until the commit; then only read."""
+    """Collects until the commit; then only read.
+
+    Attributes:
+        verbs: the methods by which it was written so far.
+    """
 
     def __init__(self, name: str, *, merge_on_read: bool = False) -> None:
         self.operation = SERVICES.get(name) or operation(name, merge_on_read=merge_on_read)
@@ -35,6 +42,7 @@ class Staged:
         self._scans: list[Scan] = []
         self._values: dict[str, Values] | None = None
         self._metadata: CommitMetadata | None = None
+        self.verbs = set[str]()
         self.empty_too = False
         self.tells_all = False  # who writes says all that it reads; otherwise it may have read everything
         self.named: frozenset[FileGroupId] = frozenset()  # file groups that a service names and does not write
@@ -249,6 +257,12 @@ class Staged:
     def _all_replaced(self) -> frozenset[FileGroupId]:
         return frozenset(self._replaced) | frozenset(self._moved.values()) | self._given_up
 
+    @property
+    def label(self) -> str:
+        """Hudi's name of what is committed: of a transaction that was begun for whatever comes, what came."""
+        found = {_ALONE.get(each, "UPSERT") for each in self.verbs} if self.operation.hudi_name == "UPSERT" else set()
+        return found.pop() if len(found) == 1 else self.operation.hudi_name
+
     def read_set(self) -> ReadSet:
         """What the result depends on."""
         if self.operation.service:
@@ -267,7 +281,7 @@ class Staged:
         """The commit as the timeline tells it."""
         # Kept, so that the own commit is published without reading it back (`log.metadata_of`).
         self._metadata = CommitMetadata(
-            operation=self.operation.hudi_name,
+            operation=self.label,
             schema=schema,
             stats=self.stats,
             replaced=self._replaced_by_partition(),

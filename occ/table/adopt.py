@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ...arguments import suggesting
 from ...environment import SYSTEM, Environment
 from ...errors import CommitError, ConfigError, CorruptTableError, UnsupportedTableError
 from ...hudi.files import DELETE, Block, list_data_files, read_blocks
@@ -26,12 +27,13 @@ from ..incoming import null_free
 from ..liveness import HEARTBEATS, HeartbeatObserver, instants_with_markers
 from ..log import LogState, Publisher, epochs, read_epoch
 from ..session import cold_view, prove, read_config
-from .create import next_generation, refuse_unsafe, settings_for, start_log, with_floor
+from .create import next_generation, refuse_unknown_settings, refuse_unsafe, settings_for, start_log, with_floor
 from .table import Table, store_of
 
 _log = logging.getLogger("lakelatch.adopt")
 
 
+@suggesting
 def adopt(
     url: str,
     lock: str | None = None,
@@ -58,6 +60,7 @@ def adopt(
         CorruptTableError: data files, but no commit at all, so that the first commit would make them visible.
         UnsupportedTableError: the table cannot be written by this library; says why and the way out.
     """
+    refuse_unknown_settings(adopt, settings)
     store = store_of(url, storage)
     state, commits = _old_log(store)
     state.settings.refuse_older_versions(store.url)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...arguments import flag, instance, names, number, text
+from ...arguments import flag, instance, names, number, suggesting, text, unknown_argument
 from ...environment import SYSTEM, Environment
 from ...errors import ConfigError, InputError, StorageError
 from ...hudi.files import not_hudi
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _TYPES = {"copy_on_write": COPY_ON_WRITE, "merge_on_read": MERGE_ON_READ}
 
 
+@suggesting
 def create(
     url: str,
     *,
@@ -69,6 +71,7 @@ def create(
         ConfigError: settings that cannot work, or others than those of the table that is there.
         UnsafeStoreError: the store's conditional writes are not atomic.
     """
+    refuse_unknown_settings(create, settings)
     writer = text(writer, "writer", empty=True)
     store = store_of(url, storage)
     config = _new_config(
@@ -89,7 +92,11 @@ def create(
     if store.head(PROPERTIES) is not None:
         if exist_ok:
             return _as_asked(Table(store, env=env, writer=writer), config, {n: getattr(wanted, n) for n in settings})
-        raise InputError(f"there is a table at {store.url} already; open it with lakelatch.open", table=store.url)
+        raise InputError(
+            f"there is a table at {store.url} already; open it with lakelatch.open, or say `exist_ok=True`, which opens it "
+            "unless it is another one than was asked for",
+            table=store.url,
+        )
     _refuse_strange_files(store)
     refuse_clock(env.now(), EARLIEST, store.url, trusted=False)
     refuse_unsafe(store)
@@ -102,7 +109,8 @@ def create(
         if exist_ok:
             return _as_asked(Table(store, env=env, writer=writer), config, {n: getattr(wanted, n) for n in settings})
         raise InputError(
-            f"somebody else has just made a table at {store.url}; open it with lakelatch.open", table=store.url
+            f"somebody else has just made a table at {store.url}; open it with lakelatch.open, or say `exist_ok=True`",
+            table=store.url,
         )
     if put.outcome is Outcome.UNKNOWN:
         raise StorageError(
@@ -168,6 +176,14 @@ def start_log(
         f"no answer when the commit log of {store.url} was started ({put.cause}); run `lakelatch adopt` on it",
         table=store.url,
     )
+
+
+def refuse_unknown_settings(call: Callable[..., Table], given: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` for a word that is neither an argument of the call nor a setting."""
+    settings = [each.name for each in fields(Settings) if each.name not in ("generation", "streams")]
+    if unknown := sorted(set(given) - set(settings)):
+        own = [name for name, each in signature(call).parameters.items() if each.kind is not each.VAR_KEYWORD]
+        raise ConfigError(unknown_argument(unknown[0], [*own, *settings]), argument=unknown[0])
 
 
 def settings_for(store: Store, given: dict[str, Any], env: Environment, base: Settings | None = None) -> Settings:

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 import pyarrow as pa
 
+from ...arguments import suggesting
 from ...errors import ConfigError, InputError
 from ...hudi.files import bucket_of
 from ...hudi.table import bucket_ids
@@ -31,6 +32,7 @@ from ..writing import Write, stream_writes
 _TRIES = 5
 
 
+@suggesting
 class TableStream:
     """Writes the events of one stream. It is open as long as its table is."""
 

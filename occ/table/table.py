@@ -8,7 +8,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
-from ...arguments import brief, number, text
+from ...arguments import brief, number, suggesting, text
 from ...conflict import refuse_contradiction
 from ...environment import SYSTEM, Environment
 from ...errors import BatchLandedError, ConfigError, InputError, UnsupportedTableError
@@ -91,6 +91,7 @@ _PLANS_BY_ITSELF = (
 )
 
 
+@suggesting
 class Table:
     """One handle on one table; safe to share between threads, and a context manager. Made by `open`.
 
@@ -504,7 +505,7 @@ class Table:
 
         with write.incoming or nullcontext():
             try:
-                return WriteResult.of(write.operation, self.run(attempt, operation=write.operation, **bounds))
+                return WriteResult.of(self.run(attempt, operation=write.operation, **bounds))
             except BatchLandedError as e:
                 return WriteResult.again(write.operation, e)
 
@@ -1153,6 +1154,7 @@ def _reopened(session: Session) -> Table:
     return table
 
 
+@suggesting
 def open(  # noqa: A001 - lakelatch.open is the name people expect
     url: str,
     *,

@@ -15,7 +15,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ...arguments import text
+from ...arguments import suggesting, text
 from ...conflict import Claim, Reservation, WriteSet
 from ...streams import of_name
 from ..landing import CommitValidator, Landing
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ..staging import FileSpec, NewFile
 
 
+@suggesting
 class Transaction:
     """Made by `Table.transaction`. Leaving the block commits; an exception in it aborts.
 
@@ -373,10 +374,12 @@ class Transaction:
 
         Its file group holds these rows and no others, whatever this transaction has staged there before.
         """
+        self.workspace.changes.verbs.add("rewrite")
         return self.workspace.rewrite(group)
 
     def new_file(self, partition: str = "", *, file_id: str | None = None) -> NewFile:
         """A new file group in a partition."""
+        self.workspace.changes.verbs.add("new_file")
         return self.workspace.new_file(partition, file_id=file_id)
 
     def file_spec(self, schema: pa.Schema) -> FileSpec:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from ...arguments import unknown_argument
 from ...errors import BatchLandedError, InputError
 from ...hudi.timeline import WriteStat
 from ...progress import Told
@@ -15,6 +16,22 @@ if TYPE_CHECKING:
     from ..turns import Asked
     from .retry import RunResult
     from .transaction import Transaction
+
+
+# What the verbs take besides, for who misspells it.
+_OF_VERBS = (
+    "rows",
+    "keys",
+    "where",
+    "set",
+    "missing",
+    "new_columns",
+    "zone",
+    "partition",
+    "partitions",
+    "sort",
+    "sort_by",
+)
 
 
 class Retries(TypedDict, total=False):
@@ -44,7 +61,7 @@ def refuse_unknown(given: Mapping[str, Any], options: type[Retries] = Retries) -
     """Raise `InputError` for a word that is none of these options."""
     known = [name for kind in (Retries, options) for name in kind.__annotations__]
     if unknown := set(given) - set(known):
-        raise InputError(f"there is no argument {min(unknown)!r}; there are {', '.join(dict.fromkeys(known))}")
+        raise InputError(unknown_argument(min(unknown), known, more=_OF_VERBS))
 
 
 @dataclass(frozen=True)
@@ -71,11 +88,11 @@ class WriteResult:
     repeated: bool = False
 
     @classmethod
-    def of(cls, operation: str, done: RunResult[Transaction]) -> WriteResult:
+    def of(cls, done: RunResult[Transaction]) -> WriteResult:
         """Of a run whose function returned its transaction."""
         commit = done.commit
         return cls(
-            operation,
+            done.value.workspace.changes.label.lower(),
             commit.instant if commit else None,
             commit.completion if commit else None,
             done.attempts,

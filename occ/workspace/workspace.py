@@ -453,6 +453,7 @@ class Workspace:
     def refuse_merge(self, what: str) -> None:
         """Raise `InputError` in a transaction that was begun to replace rows, not to merge some into them."""
         self.require_open()
+        self.changes.verbs.add(what)
         if kind_of(self.changes.operation.hudi_name) is Kind.OVERWRITE:
             raise InputError(
                 f"`{what}` changes single rows, and this transaction of {self.url} was begun as {self.operation!r}, which "

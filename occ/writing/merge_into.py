@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...arguments import suggesting
 from ...conflict import Region
 from ...errors import InputError
 from ...hudi.files import FileGroupId
@@ -51,6 +52,7 @@ class Clause:
 Asked = tuple[Clause, ...]
 
 
+@suggesting
 class Merge(Generic[R]):
     """A merge that is being put together; `run` does it. Made by ``merge`` of a table or transaction."""
 

@@ -25,10 +25,10 @@ def insert(session: Session, given: Any, missing: str, new_columns: str, zone: s
     incoming = Incoming(given, session.url, session.config, missing=missing, new_columns=new_columns, zone=zone)
 
     def stage(txn: Writer) -> None:
-        txn.workspace.refuse_merge("insert")
         if txn.session.settings.bucket_count is not None:  # a key has one place there, so it is looked up
-            stage_upsert(txn, incoming)
+            stage_upsert(txn, incoming, "insert")
             return
+        txn.workspace.refuse_merge("insert")
         txn.workspace.next_write()
         rows = incoming.rows(txn.workspace.written_schema)
         with txn.workspace.staging():

@@ -45,9 +45,9 @@ def upsert(session: Session, given: Any, missing: str, new_columns: str, zone: s
     return Write("upsert", lambda txn: stage_upsert(txn, incoming), Received(session, incoming, incoming.rows))
 
 
-def stage_upsert(txn: Writer, incoming: Incoming) -> None:
+def stage_upsert(txn: Writer, incoming: Incoming, verb: str = "upsert") -> None:
     """Merge rows into the file groups that hold their keys."""
-    txn.workspace.refuse_merge("upsert")
+    txn.workspace.refuse_merge(verb)
 
     def planned() -> tuple[Plan, pa.Table] | None:
         now, rows = txn.workspace.current, incoming.rows(txn.workspace.written_schema)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...arguments import suggesting
 from ...errors import InputError
 from ...hudi.table import partition_paths, shown
 from ...hudi.timeline import WriteStat
@@ -43,6 +44,7 @@ def delete(session: Session, name: str, given: Any, zone: str | None) -> Write:
     return Write("delete", staged, Received(session, incoming, incoming.source))
 
 
+@suggesting
 @dataclass(frozen=True)
 class TransactionStream:
     """Writes the events of one stream in a transaction; those of several streams land together."""

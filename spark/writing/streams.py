@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol, Self, Unpack
 
 import pyarrow as pa
 
+from ...arguments import suggesting
 from ...hudi.timeline import WriteStat
 from ...occ.incoming import Incoming
 from ...occ.staging import Files, StreamPlan, append_events, refuse_if_over, slices_by_partition
@@ -29,6 +30,7 @@ class Jobs(Protocol):
     def collect(self, txn: Transaction, rows: Any, task: Task, operation: str) -> list[Answer]: ...
 
 
+@suggesting
 class SparkStream:
     """Writes the events of one stream of a table from DataFrames, as `TableStream` does from other rows.
 

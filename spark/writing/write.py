@@ -108,7 +108,7 @@ class Writes:
         self._refuse_merge("insert")
         schema = self._checked(rows)
         if self._table.settings.bucket_count is not None:
-            return self.upsert(rows)
+            return self._merge(rows, schema, "upsert", lambda _txn, _stats: None, verb="insert")
         return self._insert(rows, schema, operation, lambda _txn, _stats: None)
 
     def bulk_insert(self, rows: Any, *, sort: str, sort_by: Sequence[str] | str | None) -> WriteResult:
@@ -234,6 +234,7 @@ class Writes:
         finish: Callable[[Transaction, Sequence[WriteStat]], None],
         *,
         keep_old: bool = True,
+        verb: str = "upsert",
     ) -> WriteResult:
         with Source(rows, self._few(rows)).until_done() as source:
             small = source.small
@@ -248,6 +249,7 @@ class Writes:
 
             def work(txn: Transaction) -> list[WriteStat]:
                 kept: Kept = {}
+                txn.workspace.changes.verbs.add(verb)
                 if keep_old:
                     merge.take_turn(txn)
                 txn.workspace.next_write()
@@ -612,7 +614,7 @@ class Writes:
             with self._txn.workspace.staging():
                 return WriteResult(operation, None, None, 1, (), tuple(work(self._txn)))
         try:
-            return WriteResult.of(operation, self._table.run(attempt, operation=operation, **self._retries))
+            return WriteResult.of(self._table.run(attempt, operation=operation, **self._retries))
         except BatchLandedError as e:
             return WriteResult.again(operation, e)
 

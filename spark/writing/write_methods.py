@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Unpack
 
+from ...arguments import suggesting
 from ...occ.session import Partition
 from ...occ.transaction import WriteOptions, WriteResult
 from ...occ.writing import Merge
@@ -12,6 +13,7 @@ from .bulk_order import NONE
 from .write import Writes
 
 
+@suggesting
 class Writing:
     """Write methods that tables and transactions share.
 

@@ -5,12 +5,14 @@ A wrong type is refused at the door, because further in it fails where nobody kn
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 import reprlib
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeVar
 
 from .errors import InputError, LakeLatchError
 
@@ -85,6 +87,42 @@ def meant(name: str, known: Iterable[str]) -> str:
     near = same or get_close_matches(name, names, 3, 0.6)
     exact = " Names are exact here" if same else ""
     return f"did you mean {' or '.join(map(repr, near))}?{exact}" if near else ""
+
+
+_T = TypeVar("_T")
+
+
+def suggesting(public: _T) -> _T:
+    """A function, or all methods of a class: Python's error for an unknown argument names the one that was meant."""
+    if inspect.isclass(public):
+        for name, each in list(vars(public).items()):
+            if inspect.isfunction(each) and not name.startswith("_"):
+                setattr(public, name, suggesting(each))
+        return public
+    call: Any = public
+
+    @functools.wraps(call)
+    def suggested(*args: Any, **given: Any) -> Any:
+        try:
+            return call(*args, **given)
+        except TypeError as e:
+            known = inspect.signature(call).parameters
+            unknown = next((name for name in given if name not in known), None)
+            # An error of the call itself, not of what it does; newer versions of Python suggest some names themselves.
+            outside = e.__traceback__ is not None and e.__traceback__.tb_next is None
+            if not outside or unknown is None or not (hint := meant(unknown, known)) or "mean" in str(e):
+                raise
+            name = "" if repr(unknown) in str(e) else f"{unknown!r}: "
+            raise TypeError(f"{e}; {name}{hint}") from None
+
+    return suggested  # type: ignore[return-value]
+
+
+def unknown_argument(name: str, known: Iterable[str], *, more: Iterable[str] = ()) -> str:
+    """The words for an argument that a call does not have, of ``known`` ones and ``more`` that need not be listed."""
+    listed = list(dict.fromkeys(known))
+    hint = meant(name, [*listed, *more])
+    return f"there is no argument {name!r}; {hint or 'there are ' + ', '.join(listed)}"
 
 
 def one_of(value: Any, name: str, allowed: Iterable[str], *, then: str = "") -> str:

@@ -146,7 +146,7 @@ def test_json_lines_say_which_columns_they_have(run, table):
     row = {"id": "new", "origin": "JFK"}
     assert "the rows lack v" in upsert(row)
     assert "no column 'extra'" in upsert(row | {"extra": "v"}, "--missing", "null")
-    assert "--new-columns=yes is neither" in upsert(row | {"v": 1}, "--new-columns", "yes")
+    assert "--new-columns yes is neither" in upsert(row | {"v": 1}, "--new-columns", "yes")
     upsert(row | {"v": 1, "extra": "v"}, "--new-columns", "add", code=0)
     assert "extra" in table.schema().names
     bad = '{"id": "a", "origin": "b", "v": 1}\n[1]\n'

@@ -8,14 +8,17 @@ what the message names, by name.
 
 from __future__ import annotations
 
+import ast
 import functools
 import json
 import logging
 import os
+import re
+import shlex
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, get_type_hints
 
 import typer
 from typer.core import TyperGroup
@@ -72,14 +75,58 @@ def plainly(command: Callable[P, R]) -> Callable[P, R]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(NOBODY_READS) from None
         except LakeLatchError as e:
-            _tell(e, str(e))
-            raise ends(type(e).__name__, str(e), COULD_NOT, e) from None
+            words = in_options(str(e), command)
+            _tell(e, words)
+            raise ends(type(e).__name__, words, COULD_NOT, e) from None
         except Exception as e:  # noqa: BLE001 - the outermost place; --debug shows all of it
             words = f"Something is wrong in lakelatch itself: {type(e).__name__}: {e}"
             _tell(e, words, "Run again with --debug and report what it prints")
             raise ends("Fault", words, OUR_FAULT) from None
 
     return run
+
+
+_SAID = re.compile(
+    r"""(?<![\w./'"-])(?P<name>[a-z]+(?:_[a-z]+)*)(?P<equals>=(?P<value>"[^"]*"|'[^']*'|\[[^\]]*\]|\([^)]*\)|[^\s`,;.()]+(?:\.\w+)*)?)?(?!\w)"""
+)
+
+
+def in_options(words: str, command: Callable[..., Any]) -> str:
+    """The words of an error in which arguments of Python, as ``exist_ok=True``, are options of a command: ``--exist-ok``.
+
+    Names without a value are taken for arguments where they are no English words: those with an underscore.
+    """
+    known = _options(command)
+
+    def said(found: re.Match[str]) -> str:
+        name = found["name"]
+        option = known.get(name) or known.get(name.removesuffix("s"))
+        if option is None or not (found["equals"] or "_" in name):
+            return found[0]
+        if found["value"] is None:
+            return option
+        try:
+            value = ast.literal_eval(found["value"])
+        except (SyntaxError, ValueError):
+            value = found["value"]
+        if isinstance(value, bool):
+            return option if value else option.replace("--", "--no-", 1)
+        between = {list: ",", tuple: ":"}.get(type(value))
+        return f"{option} {shlex.quote(str(value) if between is None else between.join(map(str, value)))}"
+
+    first, *rest = words.split("\nsee ")  # the link stays as it is
+    return "\nsee ".join([_SAID.sub(said, first), *rest])
+
+
+def _options(command: Callable[..., Any]) -> dict[str, str]:
+    """The options of a command, by the name of its argument."""
+    found = {}
+    for name, hint in get_type_hints(command, include_extras=True).items():
+        for each in getattr(hint, "__metadata__", ()):
+            if isinstance(each, typer.models.OptionInfo):
+                flags = [flag for flag in each.param_decls or () if flag.startswith("--")]
+                found[name] = flags[0].partition("/")[0] if flags else f"--{name.replace('_', '-')}"
+    return found
 
 
 def print_error(kind: str, message: str, code: int, error: LakeLatchError | None = None) -> None:

@@ -301,3 +301,57 @@ def test_a_transaction_may_still_be_aborted_when_its_table_is_closed(tmp_path):
     txn.abort()
     with lakelatch.open(table.url) as again:
         assert again.session.log.catch_up().open == {}
+
+
+# --- words that nobody knows -------------------------------------------------------------------------------------
+
+MISSPELLED = {
+    "partitions_by": ("partition_by", lambda url: lakelatch.create(url, record_key="id", partitions_by="place")),
+    "recordkey": ("record_key", lambda url: lakelatch.create(url, recordkey="id")),
+    "lock_wait": ("lock_wait_s", lambda url: lakelatch.create(url, record_key="id", lock_wait=3)),
+    "treads": ("threads", lambda url: lakelatch.open(url, treads=3)),
+    "leases_s": ("lease_s", lambda url: lakelatch.adopt(url, leases_s=3)),
+    "column": ("columns", lambda url: made_at(url).read(column=["id"])),
+    "mising": ("missing", lambda url: made_at(url).upsert(ROWS, mising="null")),
+    "attempt": ("attempts", lambda url: made_at(url).delete_all(attempt=3)),
+    "lease": ("lease_s", lambda url: made_at(url).change_settings(lease=9.0)),
+    "retain_commit": ("retain_commits", lambda url: made_at(url).clean(retain_commit=3)),
+    "partitions": ("partition", lambda url: made_at(url).transaction().delete_where("true", partitions={})),
+    "updates": ("update", lambda url: made_at(url).merge(ROWS).when_matched(updates="all")),
+    "conection": ("connection", lambda url: made_at(url).read().to_duckdb(conection=None)),
+}
+
+
+def made_at(url: str) -> lakelatch.Table:
+    return lakelatch.open(url)
+
+
+@pytest.mark.parametrize("word", MISSPELLED)
+def test_an_unknown_argument_is_refused_with_the_one_that_comes_closest(tmp_path, word):
+    meant, call = MISSPELLED[word]
+    url = str(tmp_path / "t")
+    if meant not in ("partition_by", "record_key", "lock_wait_s"):
+        made(tmp_path / "t").close()
+    with pytest.raises((TypeError, lakelatch.InputError, lakelatch.ConfigError), match=f"{word}.*'{meant}'"):
+        call(url)
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_what_a_call_raises_by_itself_is_left_alone(tmp_path):
+    with made(tmp_path / "t") as table:
+
+        def work(txn):
+            txn.upsert(ROWS)
+            raise TypeError("got an unexpected keyword argument 'attempt'")
+
+        with pytest.raises(TypeError, match="got an unexpected keyword argument 'attempt'") as found:
+            table.run(work)
+        assert "mean" not in str(found.value)
+        with pytest.raises(TypeError, match=r"unexpected keyword argument 'zzz'$"):
+            table.read(zzz=1)
+
+
+def test_a_table_that_is_there_is_named_with_the_way_to_open_it(tmp_path):
+    made(tmp_path / "t").close()
+    with pytest.raises(lakelatch.InputError, match=r"there is a table at .* already; .*`exist_ok=True`"):
+        lakelatch.create(str(tmp_path / "t"), record_key="id")
