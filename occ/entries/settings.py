@@ -199,8 +199,8 @@ class Settings:
         """A copy with other values; `ConfigError` for names that do not exist."""
         known = {f.name for f in fields(self)} - {"generation", "streams"}
         if unknown := sorted(set(changes) - known):
-            hint = meant(unknown[0], known) or f"known: {', '.join(sorted(known))}"
-            raise ConfigError(f"no such setting: {', '.join(unknown)}; {hint}")
+            hint = f" ({hint})" if (hint := meant(unknown[0], known)) else ""
+            raise ConfigError(f"no such setting: {', '.join(unknown)}{hint}; known: {', '.join(sorted(known))}")
         for name, value in changes.items():
             _refuse_type(name, value)
         if "min_version" in changes and not self.min_version <= changes["min_version"] <= VERSION:

@@ -148,9 +148,11 @@ class Incoming:
         if nothing:
             return []
         self._refuse_by_case(given.names, schema)
+        self._refuse_unplaced(given.names)
         if not self.adds:
             refuse_new_columns(given.names, schema, self._url)
-        self._refuse_missing(given.names, schema)
+        if not self._fill:
+            self._refuse_missing(given.names, schema)
         old = list(schema or ())
         known = {each.name for each in old}
         return [*old, *(self._stored(each) for each in given if each.name not in known)]
@@ -227,8 +229,7 @@ class Incoming:
                     column=name,
                 )
 
-    def _refuse_missing(self, names: list[str], schema: pa.Schema | None) -> None:
-        known = schema.names if schema is not None else []
+    def _refuse_unplaced(self, names: list[str]) -> None:
         config = self._config
         needed = [*config.record_key_fields, *config.partition_fields, *config.ordered_by]
         if missing := [name for name in dict.fromkeys(needed) if name not in names]:
@@ -237,7 +238,10 @@ class Incoming:
                 "nothing was written",
                 columns=missing,
             )
-        if not self._fill and (missing := [name for name in known if name not in names]):
+
+    def _refuse_missing(self, names: list[str], schema: pa.Schema | None) -> None:
+        known = schema.names if schema is not None else []
+        if missing := [name for name in known if name not in names]:
             new = [name for name in names if name not in known]
             hints = "".join(f" ({name!r}: {hint})" for name in new if (hint := meant(name, missing)))
             raise InputError(

@@ -128,8 +128,6 @@ def partition_path_of(url: str, config: TableConfig, schema: pa.Schema | None, n
         InputError: some columns are missing, a value is of another type, or the table has no columns yet.
     """
     if not isinstance(named, Mapping):
-        if not isinstance(named, str):
-            refuse_misspelled(url, config, named)
         return named
     if not schema:
         raise InputError(f"{url} has no columns yet, and so no partition {brief(dict(named))}; write some rows first")

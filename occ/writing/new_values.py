@@ -75,7 +75,7 @@ class NewValues:
             )
         self._config = config
         self._values: dict[str, tuple[pa.DataType, pa.Array | Value | Computed]] = {}
-        scope = [(name,) for name in schema.names]
+        scope: list[tuple[str, ...]] = [(name,) for name in schema.names]
         if over is not schema:  # of a merge, whose clauses for new rows know no ``t``
             sides = {"s": over.field("s").type, "t": pa.struct(list(schema))}
             scope = [(side, each.name) for side, fields in sides.items() for each in fields]

@@ -24,7 +24,7 @@ from ...hudi.table import TableConfig, partition_list, partition_paths, record_k
 from ...hudi.timeline import FileSlice, Snapshot, WriteStat
 from ..incoming import Incoming
 from ..rebase import merge_rows, refuse_known, refuse_same_rows, write_changes
-from ..session import known_partition, partition_path_of
+from ..session import known_partition, partition_path_of, refuse_misspelled
 from ..staging import COMMIT_TIME, PARTITION_COLUMN, Files, Kept, Plan, apply, read_slice
 from ..turns import take_turn, targets
 from .new_values import NewValues, with_values
@@ -246,6 +246,8 @@ def _path(txn: Writer, named: Partition | None) -> str | None:
     """The path of a partition that is named by the values of all partition columns, or by its path."""
     if named is None:
         return None
+    if not isinstance(named, str | Mapping):
+        refuse_misspelled(txn.url, txn.session.config, named, txn.workspace.current.partitions())
     return partition_path_of(txn.url, txn.session.config, txn.workspace.written_schema, named)
 
 

@@ -25,8 +25,9 @@ class _Brief(reprlib.Repr):
     def repr1(self, x: Any, level: int) -> str:
         kind = type(x)
         root = kind.__module__.partition(".")[0]
-        if root in _ARRAYS and hasattr(x, "__len__") and getattr(x, "ndim", 1):
-            return f"a {root} {kind.__name__} of {len(x)} values"
+        if root in _ARRAYS and hasattr(x, "__len__") and getattr(x, "ndim", True):
+            what = "rows" if hasattr(x, "columns") or getattr(x, "ndim", 1) > 1 else "values"
+            return f"a {root} {kind.__name__} of {len(x)} {what}"
         if isinstance(x, Iterator):
             return f"a {kind.__name__}, which can be gone through once"
         return super().repr1(x, level)
@@ -80,9 +81,11 @@ def text(value: Any, name: str, *, empty: bool = False, error: type[LakeLatchErr
     return value
 
 
-def meant(name: str, known: Iterable[str]) -> str:
+def meant(name: Any, known: Iterable[str]) -> str:
     """A question that names what somebody who wrote an unknown name may have meant; empty where nothing is close."""
     names = list(known)
+    if not isinstance(name, str):
+        return ""
     same = [each for each in names if each.lower() == name.lower()]
     near = same or get_close_matches(name, names, 3, 0.6)
     exact = " Names are exact here" if same else ""
@@ -122,7 +125,7 @@ def unknown_argument(name: str, known: Iterable[str], *, more: Iterable[str] = (
     """The words for an argument that a call does not have, of ``known`` ones and ``more`` that need not be listed."""
     listed = list(dict.fromkeys(known))
     hint = meant(name, [*listed, *more])
-    return f"there is no argument {name!r}; {hint or 'there are ' + ', '.join(listed)}"
+    return f"there is no argument {name!r}; {f'{hint} There' if hint else 'there'} are {', '.join(listed)}"
 
 
 def one_of(value: Any, name: str, allowed: Iterable[str], *, then: str = "") -> str:

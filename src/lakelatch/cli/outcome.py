@@ -111,8 +111,10 @@ def in_options(words: str, command: Callable[..., Any]) -> str:
             value = found["value"]
         if isinstance(value, bool):
             return option if value else option.replace("--", "--no-", 1)
-        between = {list: ",", tuple: ":"}.get(type(value))
-        return f"{option} {shlex.quote(str(value) if between is None else between.join(map(str, value)))}"
+        text = str(value)
+        if isinstance(value, list | tuple):
+            text = (":" if isinstance(value, tuple) else ",").join(map(str, value))
+        return f"{option} {shlex.quote(text)}"
 
     first, *rest = words.split("\nsee ")  # the link stays as it is
     return "\nsee ".join([_SAID.sub(said, first), *rest])

@@ -140,7 +140,8 @@ def test_keys_of_every_form_delete_their_rows(table, form):
     ids=lambda each: str(type(each)),
 )
 def test_other_things_are_refused_by_the_name_of_their_class(table, rows, named):
-    for write in (lambda txn: txn.upsert(rows), lambda txn: txn.delete(rows)):
+    keys = isinstance(rows, pd.Series | pl.Series | pa.Array) or rows == [1, 2]  # of one column, which `delete` takes
+    for write in (lambda txn: txn.upsert(rows), *(() if keys else (lambda txn: txn.delete(rows),))):
         with table.transaction() as txn, pytest.raises(InputError, match=named) as refused:
             write(txn)
         assert "nothing was written. Give a pyarrow Table" in str(refused.value)
@@ -223,12 +224,12 @@ def test_columns_that_place_a_row_are_never_filled(small, name):
 
 def test_an_unknown_column_is_refused_with_the_name_that_comes_closest(small):
     upsert(small, [FULL])
-    wrong = {name: value for name, value in FULL.items() if name != "seen"} | {"seem": 2, "more": 1}
+    wrong = {name: value for name, value in FULL.items() if name != "v"} | {"vv": 2, "more": 1}
     for more in ({}, {"missing": "null"}):
         error = refused(
-            small, [wrong], r"no column 'seem', 'more' \('seem': did you mean 'seen'\?\).*new_columns=\"add\"", **more
+            small, [wrong], r"no column 'vv', 'more' \('vv': did you mean 'v'\?\).*new_columns=\"add\"", **more
         )
-        assert error.columns == ["seem", "more"]
+        assert error.columns == ["vv", "more"]
     refused(small, [FULL | {"zz": 1}], r"no column 'zz' .it has id, part, seen, v, w.")
     lacks = {name: value for name, value in FULL.items() if name != "w"} | {"ww": "x"}
     refused(small, [lacks], r"lack w of .* \('ww': did you mean 'w'\?\); give", new_columns="add")

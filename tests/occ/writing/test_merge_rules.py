@@ -196,7 +196,7 @@ def test_partial_updates_keep_what_they_do_not_say(tmp_path: Path) -> None:
     with lakelatch.create(str(tmp_path / "t"), record_key="id", merge="partial_update") as t:
         t.upsert([{"id": "a", "x": 1, "y": "old"}])
         t.upsert([{"id": "a", "y": "new"}], missing="null")
-        t.upsert([{"id": "a", "x": None, "z": True}], missing="null")
+        t.upsert([{"id": "a", "x": None, "z": True}], missing="null", new_columns="add")
         assert t.read().to_pylist() == [{"id": "a", "x": 1, "y": "new", "z": True}]
 
 
