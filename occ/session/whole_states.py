@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ...errors import InputError
 from ...hudi.timeline import MOMENT, Instant, Timeline, decode_container
@@ -12,7 +12,18 @@ from ..entries import held
 
 if TYPE_CHECKING:
     from ...storage import Store
-    from .session import Session
+    from ..log import CommitLog
+
+
+class Looked(Protocol):
+    """What a session shows of its table."""
+
+    store: Store
+    url: str
+    writable: bool
+    log: CommitLog
+
+    def timeline(self) -> Timeline: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +71,7 @@ def savepoints(store: Store, timeline: Timeline) -> list[Savepoint]:
     return sorted(found, key=lambda each: each.completion)
 
 
-def kept_from(session: Session) -> str:
+def kept_from(session: Looked) -> str:
     """The completion time from which on every state is whole: no cleaning has been decided that takes from one.
 
     Raises:
@@ -98,7 +109,7 @@ def cleaned_to(store: Store, timeline: Timeline, clean: Instant, completion: Map
     return (content.get("extraMetadata") or {}).get(MOMENT) or completion.get(earliest, earliest)
 
 
-def refuse_cleaned(session: Session, *, as_of: str | None = None, as_of_completion: str | None = None) -> None:
+def refuse_cleaned(session: Looked, *, as_of: str | None = None, as_of_completion: str | None = None) -> None:
     """Raise `InputError` when files of a past state have been cleaned away, or a cleaning has been decided that does so.
 
     A state of which files were listed before this call is whole, as far as its files can still be read.
