@@ -17,7 +17,7 @@ import pyarrow as pa
 from ...arguments import suggesting
 from ...errors import InputError, StorageError
 from ...hudi.table import RECORD_KEY, python_rows
-from ...hudi.timeline import NO_PREVIOUS_COMMIT, Snapshot, Time
+from ...hudi.timeline import Snapshot, Time
 from ..entries import Commit
 from .difference import Difference, between
 from .held import held
@@ -133,17 +133,17 @@ class ChangeFeed:
 def change_feed(
     session: Session, *, after: Time | None, until: Time | None, columns: Sequence[str] | None, whole_from: str
 ) -> ChangeFeed:
-    """See `Table.change_feed`; ``whole_from`` is the C from which on no cleaning has taken from the states before commits."""
+    """See `Table.change_feed`; ``whole_from`` is the C from which on no cleaning has taken from states."""
     commits = session.commits(after=after, until=until)
     first = None if after is None or after in ("0", "000") else session.time_of(after, "after")
     since = None
-    start, schema = (
-        Snapshot(),
-        session.view(as_of_completion=until, whole=False).arrow_schema() if commits else session.schema(),
-    )
+    # Looked at below, for all commits of the span.
+    view = session.view(as_of_completion=until, whole=False) if commits else session.view()
+    start, schema = Snapshot(), view.arrow_schema()
     if commits and first is not None and session.commits(until=first):
         start, since = session.view(as_of_completion=first, whole=False).snapshot, first
-    if commits and not _whole(*commits[0], start, whole_from):
+    # Before the first commit of all there is nothing; before any other one a state, which has to be whole.
+    if commits and (commits[0][0].order[0] < whole_from or (since and commits[0][0].order[0] == whole_from)):
         seen = [instant.order[0] for instant, _ in commits if instant.order[0] <= whole_from]
         raise InputError(
             f"{session.url}: what commits up to {seen[-1]} have changed cannot be told row by row, as states between them have "
@@ -152,18 +152,6 @@ def change_feed(
         )
     last = commits[-1][0].order[0] if commits else first
     return ChangeFeed(session, commits, start, columns, schema, since=since, completion=last)
-
-
-def _whole(instant: Instant, metadata: CommitMetadata, before: Snapshot, whole_from: str) -> bool:
-    """Whether no cleaning has taken from the state before a commit.
-
-    That of the first commit which a cleaning keeps is kept too, unless the newest state alone was to stay.
-    """
-    if instant.order[0] != whole_from:
-        return instant.order[0] > whole_from
-    replaced = [(partition, file_id) for partition, ids in metadata.replaced.items() for file_id in ids]
-    followed = [(stat.partition, stat.file_id) for stat in metadata.stats if stat.prev_commit != NO_PREVIOUS_COMMIT]
-    return all(before.get(group) is not None for group in (*replaced, *followed))
 
 
 def _writers(session: Session) -> dict[str, str]:

@@ -101,12 +101,15 @@ def cleaned_to(store: Store, timeline: Timeline, clean: Instant, completion: Map
     if (stored := store.get(path)) is None or not stored.body:
         return ""
     content = decode_container(stored.body, "HoodieCleanMetadata", name=path)
-    earliest: str = content["earliestCommitToRetain"]  # another engine's, who gives T only
-    if (
-        not earliest and content["totalFilesDeleted"]
-    ):  # it kept so many versions of each file: its newest state is whole
+    if moment := (content.get("extraMetadata") or {}).get(MOMENT):
+        return str(moment)
+    # Another engine's, who gives T only. It keeps the state before that of its earliest commit too; and where it kept so many
+    # versions of each file, its newest state is whole.
+    earliest: str = content["earliestCommitToRetain"]
+    if not earliest and content["totalFilesDeleted"]:
         return max((each for each in completion.values() if each <= clean.requested), default="")
-    return (content.get("extraMetadata") or {}).get(MOMENT) or completion.get(earliest, earliest)
+    first = completion.get(earliest, earliest)
+    return max((each for each in completion.values() if each < first), default=first)
 
 
 def refuse_cleaned(session: Looked, *, as_of: str | None = None, as_of_completion: str | None = None) -> None:

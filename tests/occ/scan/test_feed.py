@@ -184,3 +184,16 @@ def test_times_that_python_has_none_for_are_compared(tmp_path: Path, kind: str) 
     numbers = [2**60, 2**60, 2**60 + 1, 2**60 + 1, -(2**60)]
     for column in (feed.column("at"), pc.struct_field(feed.column("in"), "at")):
         assert column.cast(pa.int64()).to_pylist() == numbers
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_savepoint_is_not_taken_for_the_state_before_a_commit(tmp_path: Path, replaced: bool) -> None:
+    with lakelatch.create(str(tmp_path / "t"), record_key="id") as t:
+        first = t.insert([{"id": 1, "v": 1}])
+        t.savepoint(first.instant)
+        second = t.upsert([{"id": 1, "v": 2}])
+        (t.overwrite_table if replaced else t.upsert)([{"id": 1, "v": 3}])
+        t.clean(retain_commits=0)
+        for after in (None, first.completion, second.completion):
+            with pytest.raises(InputError, match="have been cleaned; begin with `read`"):
+                t.change_feed(after=after)
