@@ -1,5 +1,6 @@
 """Reads: pruning, time travel, incremental; and that both ways to a bucket agree."""
 
+import pickle
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -8,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
+import lakelatch.spark
 from lakelatch.errors import InputError
 from lakelatch.hudi.table.record_keys import bucket_ids, key_parts
 from lakelatch.hudi.timeline.instant import to_epoch_ms
@@ -211,6 +213,37 @@ def test_time_travel_by_t_and_by_c(make: Callable[..., Any], spark: Any) -> None
         reader = hudi.HudiTableBuilder.from_base_uri(table.table.url).build()
         batches = reader.read(hudi.HudiReadOptions().with_as_of_timestamp(result.instant))
         assert {(r["id"], r["n"]) for r in pa.Table.from_batches(batches).to_pylist()} == state
+
+
+def test_time_travel_to_what_was_cleaned_is_refused(make: Callable[..., Any], spark: Any) -> None:
+    table, done = filled(make, spark)
+    table.clean(retain_commits=0)
+    lakelatch.spark.register(spark)
+    first = done[0].instant
+    doors = (
+        lambda: table.read(as_of=first),
+        lambda: table.read(as_of_completion=done[0].completion),
+        lambda: table.explain(as_of=first),
+        lambda: table.read_incremental(None, done[0].completion),
+        lambda: spark.read.format("lakelatch").option("as_of", first).load(table.table.url).collect(),
+    )
+    for door in doors:
+        with pytest.raises(Exception, match="has been cleaned; states are whole from"):
+            door()
+    assert pairs(table.read(as_of=done[-1].instant)) == pairs(table.read())
+
+
+def test_a_table_of_a_session_does_not_travel_and_says_what_does(make: Callable[..., Any], spark: Any) -> None:
+    table, _ = filled(make, spark)
+    with pytest.raises(InputError, match="cannot travel; hand its `table`"):
+        pickle.dumps(table)
+    assert pickle.loads(pickle.dumps(table.table)).read().count() == table.read().count()
+
+    def job(txn: Any) -> None:
+        with pytest.raises(InputError, match="cannot travel: it belongs to the process that began it"):
+            pickle.dumps(txn)
+
+    table.run(job)
 
 
 def test_no_door_for_a_time_takes_what_is_none(make: Callable[..., Any], spark: Any) -> None:
