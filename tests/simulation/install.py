@@ -23,12 +23,11 @@ from lakelatch.occ.check import buckets
 from lakelatch.occ.liveness import heartbeat
 from lakelatch.occ.log import commit_log
 from lakelatch.occ.log import publisher as publish
-from lakelatch.occ.services import clean as cleaning
 from lakelatch.occ.services import scheduling as services
 from lakelatch.occ.session import memory as remembered
 from lakelatch.occ.session import session as opened
 from lakelatch.occ.session import snapshot_cache as view
-from lakelatch.occ.session import table_lock
+from lakelatch.occ.session import table_lock, whole_states
 from lakelatch.occ.staging import apply_rows
 from lakelatch.occ.table import table
 from lakelatch.occ.workspace.unique_constraints import Checker
@@ -82,7 +81,7 @@ def simulated() -> Iterator[None]:
 
 _DECODERS = (
     (commit_log, "decode"), (log_files, "decode"), (timeline, "decode_commit"), (publish, "decode_commit"),
-    (timeline, "parse"), (publish, "parse"), (cleaning, "decode_container"), (timeline, "decode_container"),
+    (timeline, "parse"), (publish, "parse"), (whole_states, "decode_container"), (timeline, "decode_container"),
 )  # fmt: skip
 
 
