@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...arguments import suggesting
+from ...arguments import meant, suggesting
 from ...errors import InputError
 from ...hudi.table import partition_paths, shown
 from ...hudi.timeline import WriteStat
@@ -108,9 +108,11 @@ def checked(plan: StreamPlan, rows: pa.Table, url: str) -> pa.Table:
     keys = list(dict.fromkeys([*config.record_key_fields, *config.partition_fields]))
     wanted = [*keys, stream.ordering, *(() if deletes else stream.columns)]
     if missing := [each for each in wanted if each not in rows.column_names]:
+        unknown = [each for each in rows.column_names if each not in plan.spec.schema.names]
+        hints = "".join(f" ({name!r}: {hint})" for name in unknown if (hint := meant(name, missing)))
         raise InputError(
-            f"the rows lack {', '.join(missing)} of stream {stream.name!r} of {url}: a write carries all columns of its stream, "
-            "or it would make later values of the others too old; nothing was written",
+            f"the rows lack {', '.join(missing)}{hints} of stream {stream.name!r} of {url}: a write carries all columns of its "
+            "stream, or it would make later values of the others too old; nothing was written",
             columns=missing,
         )
     if not deletes and (more := [each for each in rows.column_names if each not in wanted]):

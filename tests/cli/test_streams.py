@@ -54,7 +54,7 @@ def test_streams_are_declared_and_listed(run, url):
         "--default",
         "n=5",
     ]
-    assert "foreign_readers" in run("streams", "add", url, *given, "--merge", "n=sum", code=2).stderr
+    assert "--no-foreign-readers" in run("streams", "add", url, *given, "--merge", "n=sum", code=2).stderr
     given += ["--no-foreign-readers", "--merge", "n=sum"]
     for wrong in ("--merge=n", "--default", "=1"), ("--default", "n=x"), ("--default", f"n={'9' * 5000}"):
         assert "n" in run("streams", "add", url, *given, *wrong, code=2).stderr
