@@ -58,11 +58,13 @@ def create(
             Several, in a table of version 9: the first in which two versions differ says it. Without any the later write wins.
         schema: data columns, so that the empty table can be read.
         name: the table's name in Hudi; the last part of the URL otherwise.
+        database: the name of its database in Hudi.
         hive_style: partition folders named ``column=value``.
         table_version: 8 (Hudi 1.0 and later) or 9 (1.1 and later).
         type: ``copy_on_write`` writes a file group anew when its rows change; ``merge_on_read`` appends what has changed,
             which readers and compaction merge. Cheaper writes, dearer reads.
         exist_ok: open the table when there is one already, unless it is another one than was asked for.
+        writer: a name for logs and conflict messages; host and process number otherwise.
         storage: options of the store, as of `lakelatch.open`.
         settings: fields of `Settings` (lock, buckets, lease_s, heartbeat_interval_s, ...), shared by all writers.
 
