@@ -62,9 +62,12 @@ def adopt(
     them; elsewhere it stays, and `check` names it. Settings of a log that can be read are kept where none are given.
 
     Args:
+        url: where the table lies.
         lock: URL of the lock; that of the old log where None is given, and the table's own where there is none either.
+        writer: a name for logs and conflict messages; host and process number otherwise.
         progress: called with the seconds that silent writers are still to be watched.
         storage: options of the store, as of `lakelatch.open`.
+        settings: fields of `Settings`, for all writers.
 
     Raises:
         ConfigError: the log is there and sound; or the rows do not lie in so many ``buckets``.

@@ -78,6 +78,7 @@ def create(
             Several, in a table of version 9: the first in which two versions differ says it. Without any the later write wins.
         schema: data columns, so that the empty table can be read.
         name: the table's name in Hudi; the last part of the URL otherwise.
+        database: the name of its database in Hudi.
         hive_style: partition folders named ``column=value``.
         table_version: 8 (Hudi 1.0 and later) or 9 (1.1 and later).
         type: ``copy_on_write`` writes a file group anew when its rows change; ``merge_on_read`` appends what has changed,
@@ -85,6 +86,7 @@ def create(
         exist_ok: open the table when there is one already, unless it is another one than was asked for: all that is given here
             is compared, columns too, which the table may have more of by now. A table that another creator has left half is
             finished as that one wanted it.
+        writer: a name for logs and conflict messages; host and process number otherwise.
         storage: options of the store, as of `lakelatch.open`.
         settings: fields of `Settings` (lock, buckets, lease_s, heartbeat_interval_s, ...), shared by all writers.
 
