@@ -125,7 +125,7 @@ GOALS = (
         Goal(
             f"{scenario}, 8 by each writer",
             16,
-            "done so many times as soon as the best peer",
+            "times as fast as the best peer, until all are done",
             _times_as_soon,
             10,
             digits=1,
