@@ -302,7 +302,7 @@ def test_documents_alerts_and_the_grafana_dashboard_name_metrics_that_there_are(
     own = {name for name in there if not name.startswith("lakelatch_lock_")}
     named_in = {
         path: set(re.findall(r"\blakelatch_[a-z_]+\b", (ROOT / "docs" / path).read_text()))
-        for path in ("server.md", "operations.md", "grafana.json")
+        for path in ("server.md", "alerts.yml", "grafana.json")
     }
     for path, names in named_in.items():
         assert names <= there, path
