@@ -1,4 +1,4 @@
-"""The commit of one attempt: validation against all that landed since, the moment that counts, or giving way."""
+"""Commit one attempt: validate it against every commit since its begin, append its entry, or yield."""
 
 from .landing import Landing, staged_entry
 from .validator import CommitValidator

@@ -1,15 +1,15 @@
-"""How an attempt lands, or ends without: lock, decide, append, publish. This file is the protocol.
+"""The commit protocol of one attempt: lock, decide, append, publish.
 
-    write    a marker before every data file; one name for each (file group, T), created exclusively
-             (at both ends: whoever outranks us and has reserved the place is waited for, without the lock)
+    write    put a marker before every data file; one name for each (file group, T), created exclusively
+             (first and last, without the lock: wait for writers of higher rank that have reserved the file groups)
     commit   take the lock; read the log to its head, with the newest commit published;
-             rolled back meanwhile? a candidate in our way? lease still held?
-             only outdated merges in our way: give the lock back, merge again (`occ.rebase`), all of this again
-             append commit(T, C): the one moment that counts; slot taken: all of this again
-             (where the lock was busy, others wait for it with their commits ready: these go into the same entry, `together`)
+             rolled back meanwhile? a conflicting commit? lease still held?
+             only outdated merges conflict: give the lock back, merge again (`occ.rebase`), start over
+             append commit(T, C), the commit point; slot taken: start over
+             (if the lock was busy, commits of writers waiting for it go into the same entry, see `together`)
              publish; give the lock back; remove markers and heartbeat
 
-Begin and abort are those of the attempt.
+Begin and abort belong to `Attempt`.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ class Landing:
     """The end of one attempt.
 
     Args:
-        entry: gives the commit entry, but for what is only known at its slot; otherwise what is staged.
-        decided: it was decided when it was planned, so that nothing that has landed since is in its way.
-        looks_now: for commits past the log, whenever it looked last.
+        entry: builds the commit entry, without what is known only at its slot. Default: from the staged changes.
+        decided: the decision was made with the plan; commits since then cannot conflict.
+        looks_now: list the timeline for commits past the log, even if it was listed a moment ago.
 
     Attributes:
-        result: once it has landed.
-        appended: whether this attempt appended its commit entry, and not another execution of the same plan.
+        result: set once the attempt is committed.
+        appended: True if this attempt appended its commit entry; False if another execution of the same plan did.
     """
 
     def __init__(
@@ -84,23 +84,23 @@ class Landing:
         self._attempt, self._workspace, self._validator = attempt, workspace, validator
         self._entry = entry or (lambda: staged_entry(attempt, workspace.changes))
         self._decided, self._looks_now = decided, looks_now
-        # Plans are executed by several at once, and commit by themselves.
+        # Several processes may execute one plan at once; such commits never join another writer's entry.
         self._waiter = None if entry else Waiter(attempt, workspace, validator.level)
         self._gathered: Gathered | None = None
-        self._theirs: Commit | None = None  # ours, in an entry that somebody else has appended
+        self._theirs: Commit | None = None  # our commit, in an entry that another writer appended
         self.result: CommitResult | None = None
         self.appended = False
 
     def commit(self) -> CommitResult | None:
-        """Land, and return how. None when nothing was staged, or others have done the same meanwhile.
+        """Commit and return the result; None if nothing was staged or others made the same change first.
 
-        Errors are those of `Transaction.commit`.
+        Raises the errors of `Transaction.commit`.
         """
         self._attempt.require_open()
         try:
             return self._ended_well()
         except BaseException as e:
-            if self.result is not None:  # an interrupt in the little that is left to do then
+            if self.result is not None:  # interrupted after the commit, during cleanup
                 self._tell_that_it_landed(e)
             raise
 
@@ -113,7 +113,7 @@ class Landing:
             attempt.trace.failed(e)
             attempt.over("unknown")
             raise
-        except BaseException as e:  # noqa: BLE001 - it is raised unless all has landed
+        except BaseException as e:  # noqa: BLE001 - raised again unless the commit is in the log
             self._give_up(e)
         finally:
             if self._waiter is not None and attempt.state != "unknown":
@@ -129,13 +129,13 @@ class Landing:
             self._workspace.changes.paths(),
             known=record.markers if record is not None and record.complete else None,
         )
-        # It has landed; the next cleaning finds what is left.
+        # The commit is in the log, so an error here must not reach the caller; the next cleaning removes the rest.
         attempt.session.afterwards(sweep, f"commit {attempt.instant} has landed but its markers are still there")
         attempt.session.landed_one()
         return self.result
 
     def _try(self) -> bool:
-        """Land; False: there is nothing to land."""
+        """Commit; return False if there is nothing to commit."""
         attempt, workspace, changes = self._attempt, self._workspace, self._workspace.changes
         workspace.close_files()
         attempt.arrived()
@@ -159,14 +159,15 @@ class Landing:
             return landed
 
     def _give_up(self, error: BaseException) -> None:
-        """End it, and raise the error, unless somebody who had been asked to has landed it already.
+        """Abort and raise the error, unless another writer has already committed this attempt at its request.
 
-            t=0  W waits for the lock, with its request beside the log; its patience ends
-            t=1  the holder's entry lands, with W among its members
-            t=2  W wants to append its abort entry, and reads that it has landed
+            t=0  W waits for the lock, with its request beside the log; its wait times out
+            t=1  the holder's entry is appended, with W among its members
+            t=2  W tries to append its abort entry, and reads that it is committed
 
-        So its files are deleted only behind an abort entry of its own. Could that not be written, then it may still land.
-        An interrupt may come at any moment, also when its entry is in the log; it is raised whatever became of that.
+        Delete W's files only behind its own abort entry. If that entry could not be written, the commit may still
+        happen.
+        An interrupt may arrive at any moment, also after the commit; raise it in every case.
         """
         attempt = self._attempt
         error = attempt.explained(error)
@@ -203,11 +204,11 @@ class Landing:
         )
 
     def abort(self, reason: str, *, because: BaseException | None = None) -> bool | None:
-        """End without landing; does nothing when it is over already. Returns what `Attempt.abort` does.
+        """Abort; a no-op if the attempt is over. Return the result of `Attempt.abort`.
 
         Args:
             reason: stored in the log.
-            because: the error that ended it; of a `ConflictError` the log keeps what `Table.why` tells.
+            because: the error that ended the attempt; for a `ConflictError` the log keeps the details for `Table.why`.
         """
         if because is not None:
             self._attempt.trace.failed(because)
@@ -215,7 +216,9 @@ class Landing:
         return self._attempt.abort(reason, abandon=self._workspace.abandon, lost=lost)
 
     def _end_without(self, reason: str) -> None:
-        """There is nothing to land, as of a snapshot that is whole: of one that was rolled back files may have been cleaned."""
+        """Abort with nothing to commit; raise if it was rolled back, since cleaning may have removed files of its
+        snapshot.
+        """
         if self.abort(reason) is None:
             raise ended_by_others(self._attempt)
 
@@ -234,7 +237,7 @@ class Landing:
         return lost.with_files(workspace.changes.stats).bounded(attempt.lost_on)
 
     def leave(self, error: BaseException | None) -> None:
-        """The block in which it was worked on is over: commit, or abort after an error."""
+        """End the attempt with its block: commit, or abort after an error."""
         if error is not None:
             told = self._attempt.explained(error)
             if self.abort(f"{type(told).__name__} in the block", because=told):
@@ -245,13 +248,13 @@ class Landing:
             self.commit()
 
     def _land_or_rebase(self) -> bool:
-        """Landed, after waiting for whom goes first, and merging again what others changed; False: nothing is left."""
+        """Commit, waiting for winners and merging again as needed; return False if nothing is left to commit."""
         while True:
             self._drop_unfinished()
             try:
                 self._land()
             except InTheWay as e:
-                self._attempt.release()  # nobody waits with the lock in hand
+                self._attempt.release()  # nobody waits while holding the lock
                 wait_for(self._attempt, e.conflict)
             except MergeAgain as e:
                 merge_again(self._attempt, self._workspace, e)
@@ -262,8 +265,9 @@ class Landing:
                 return True
 
     def _land(self) -> None:
-        """Lock, decide, append, publish. Takes the lock again when the lease ends before the entry is in."""
-        session, schema = self._attempt.session, self._attempt.schema_text  # before the lock: it may list the table
+        """Lock, decide, append, publish. Take the lock again if the lease ends before the entry is appended."""
+        # before the lock, because it may list the table
+        session, schema = self._attempt.session, self._attempt.schema_text
         session.log.look()
         entry = self._entry()
         expected = entry.placed(completion="", token=0, schema=self._workspace.schema_text or schema)
@@ -283,17 +287,18 @@ class Landing:
             except LockTimeoutError:
                 if self._by_others():
                     return
-                # Who was rolled back waits no longer, and the lock is not to blame.
+                # Report the rollback, not the lock timeout.
                 attempt.require_in(session.log.state)
                 raise
             try:
                 if self._by_others():
                     return
-                # Everything in `decide` runs under the lease and again at every slot tried.
+                # `_decide` runs under the lease, again at every slot tried: a slot lost to another writer adds a commit
+                # to check.
                 with step("append"):
                     entry = session.log.append(
                         lambda state, lease=lease: self._decide(state, lease, template),  # type: ignore[misc]
-                        # What a JVM writer has committed while we waited for the lock that it shares.
+                        # A JVM writer that shares the lock may have committed while we waited for it.
                         look=self._looks_now or session.lock.shared_with_jvm,
                     )
                 assert isinstance(entry, Commit | GroupCommit)
@@ -302,19 +307,22 @@ class Landing:
                 if len(members) > 1:
                     session.in_line.has_flushed(entry)
                     note_flushed(session.store, entry)
+                # Only now: the members' commits must not be reported as durable before the entry is flushed.
                 self.appended = True
                 with step("publish"):
                     published = self._publish(entry, lease)
                 self.result = CommitResult(attempt.instant, entry.completion, entry.slot, published)
                 if published and len(members) > 1 and session.far:
-                    # Each would wait for those before it, and the next holder of the lock for all. They may do it all the same.
+                    # On a far store each publish takes a round trip, and every member would wait for those before it.
+                    # Any member, or the next holder of the lock, may publish the rest as well; doing it twice changes
+                    # nothing.
                     rest = partial(session.log.publish_behind, members)
                     session.afterwards(
                         rest, "commits that have landed with ours are not on the timeline yet", long=True
                     )
                 return
             except RolledBackError:
-                # Not open any more, which is also how our own commit looks whose reply was lost (trap 20).
+                # A commit of ours whose reply was lost also shows as no longer open (trap 20).
                 self.result = self._landed()
                 if self.result is None:
                     raise
@@ -329,7 +337,7 @@ class Landing:
                     lease.release()
 
     def _lease(self, template: Commit) -> TableLease:
-        """The table's lock; none for events of streams, which conflict with nothing that would be worth waiting for."""
+        """The table's lock; no lock for stream events, which cannot conflict with anything worth waiting for."""
         attempt, session, waiter = self._attempt, self._attempt.session, self._waiter
         self._gathered = None
         if self._workspace.streams_only and (free := session.lock.free()):
@@ -338,12 +346,12 @@ class Landing:
             return attempt.lease or session.lease(attempt.operation)
         waiter.begin(template)
         lease = attempt.lease or session.lease(attempt.operation, waiting=waiter)
-        if waiter.waited or lease is attempt.lease:  # others may be waiting
+        if waiter.waited or lease is attempt.lease:  # other writers may be waiting too
             self._gathered = Gathered(session, attempt.instant)
         return lease
 
     def _by_others(self) -> bool:
-        """Whether somebody else has landed it, as it had asked for."""
+        """Return whether another writer has committed this attempt at its request."""
         session = self._attempt.session
         if self._waiter is not None and self._waiter.asked and self._attempt.instant not in session.log.glance().open:
             session.log.catch_up()
@@ -351,7 +359,7 @@ class Landing:
         return self.result is not None
 
     def _told(self) -> CommitResult | None:
-        """How it has landed, if that was not long ago."""
+        """The result, if the commit is among the most recent ones of the log; else None."""
         found = self._attempt.session.log.recent.find(self._attempt.instant)
         if found is None:
             return None
@@ -359,7 +367,7 @@ class Landing:
         return CommitResult(found.instant, found.completion, found.slot, self._publish(found))
 
     def _bring_to_disk(self) -> None:
-        """What is told to have landed survives a power cut, also where it was somebody else who put it into the log."""
+        """Make the reported commit durable, even if another writer appended it."""
         if (theirs := self._theirs) is None:
             return
         session = self._attempt.session
@@ -368,7 +376,7 @@ class Landing:
             session.log.secure(theirs)
 
     def _landed(self) -> CommitResult | None:
-        """How it has landed that is not open any more; None: it has not."""
+        """The result of an attempt that is no longer open; None if it did not commit."""
         session, instant = self._attempt.session, self._attempt.instant
         completion = session.landed(instant)
         if completion is None:
@@ -376,12 +384,13 @@ class Landing:
         return self._told() or CommitResult(instant, completion, session.log.next_slot - 1)
 
     def _decide(self, state: LogState, lease: TableLease, template: Commit) -> LogEntry:
-        """The commit entry for the next free slot, or the reason why there must not be one."""
+        """Return the commit entry for the next free slot, or raise the reason why there must be none."""
         attempt, workspace, session = self._attempt, self._workspace, self._attempt.session
         attempt.require_in(state)
         refuse_landed(attempt.url, state, attempt.batch)
         if self._decided:
-            # Its files or instants may be gone, whatever has landed since. They are in no state that anybody may go back to.
+            # Its files or instants may be gone, whatever was committed since: no state that a restore may return to has
+            # them.
             completion = next_label(session.env.now(), state.top)
             return template.placed(completion=completion, token=lease.token_at(state), schema=None)
         if not attempt.follower.complete:
@@ -411,17 +420,19 @@ class Landing:
         try:
             if not session.log.publish_through(entry, locked=lease is not None and lease.is_held):
                 if lease is not None:
-                    lease.release()  # it has ended, and is to be taken again
+                    lease.release()  # the lease has ended; `publish_last` takes the lock again
                 session.publish_last()
         except LakeLatchError as e:
-            if session.lock.shared_with_jvm:  # whose writers may commit over what they do not see
+            if session.lock.shared_with_jvm:  # JVM writers may commit over what they do not see
                 raise not_shown(self._attempt, e) from e
             _log.warning("commit %s has landed but is not on the timeline yet", entry.instant, exc_info=True)
             return False
         return True
 
     def _drop_unfinished(self) -> None:
-        """Files that were announced but are no part of the commit: a failed task's, which must not become visible."""
+        """Delete announced files that are not part of the commit: a failed task left them, and they must not become
+        visible.
+        """
         wanted, session, instant = self._workspace.changes.paths(), self._attempt.session, self._attempt.instant
         record = session.records.get(instant)
         known = record is not None and record.complete
@@ -432,7 +443,7 @@ class Landing:
 
 
 def staged_entry(attempt: Attempt, changes: Staged) -> Commit:
-    """The entry that commits what is staged, but for what is only known at its slot."""
+    """The entry that commits the staged changes, without what is known only at its slot."""
     session = attempt.session
     return attach(
         session.store,

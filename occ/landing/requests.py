@@ -1,4 +1,4 @@
-"""Requests on the store: put by who waits for the lock, and read by who holds it."""
+"""Commit requests on the store, put by writers that wait for the lock and read by its holder."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ MEMBERS_MAX = 64  # commits of one entry
 _AT_ONCE = 16
 _FLUSHED = ".flushed"
 _NUMBER = re.compile("[0-9]{1,3}")
-_LOOKS_S = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1)  # for the note of a leader that is still flushing
+_LOOKS_S = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1)  # delays between checks for the note of a leader that is still flushing
 
 
 def put_request(store: Store, path: str, body: bytes) -> bool:
-    """Put it beside the log; whether it is there. What goes wrong may go wrong."""
+    """Put a request beside the log and return whether it is there. Best effort."""
     return store.put_if_absent(path, body, durable=False).done
 
 
 def read_requests(
     store: Store, env: Environment, wanted: Iterable[str], newest: Commit | None, here: Sequence[Request] = ()
 ) -> list[Request]:
-    """The requests of transactions that are ``wanted``, oldest first, as many as go into one entry.
+    """Read the requests of the ``wanted`` transactions, oldest first, at most as many as fit into one entry.
 
-    Those that are ``here`` in memory go first, and are not read. Notes go (`note_flushed`), but for that of the ``newest``
-    entry, which begins with that commit.
+    Requests already in memory (``here``) come first and are not read. Flush notes (`note_flushed`) are deleted, except
+    the
+    one of the entry whose first commit is ``newest``.
     """
     known: list[Request] = []
     chosen: list[str] = []
@@ -44,7 +45,8 @@ def read_requests(
     of = set(wanted) - {each.instant for each in here}
     for found in store.list(REQUESTS):
         if found.name.endswith(_FLUSHED):
-            if newest is None or found.path != _note(newest):  # who has not looked yet brings its entry to disk itself
+            # a member that has not checked yet flushes the entry itself
+            if newest is None or found.path != _note(newest):
                 store.delete(found.path)
             continue
         instant, _, number = found.name.partition("-")
@@ -66,9 +68,9 @@ def _note(first: Commit) -> str:
 
 
 def note_flushed(store: Store, first: Commit) -> None:
-    """The entry that begins with this commit of ours is on disk: its members need not see to that, one by one.
+    """Note that the entry beginning with this commit is on disk, so that its members need not flush it one by one.
 
-    On a far store nobody asks (`is_flushed`).
+    No note is put on a far store: nobody reads it there (`is_flushed`).
     """
     if is_far(store.url):
         return
@@ -77,16 +79,16 @@ def note_flushed(store: Store, first: Commit) -> None:
 
 
 def is_flushed(store: Store, env: Environment, first: Commit | None) -> bool:
-    """Whether its writer says so, who may be just about to.
+    """Return whether the writer of the entry has noted its flush; wait up to 0.2 s for the note.
 
         t=0  the leader's entry can be seen, and is not flushed yet; or its flush fails
-        t=1  a member reads it, and tells its caller that it has landed
+        t=1  a member reads it, and reports its commit
         t=2  the power goes, and the entry with it
 
-    So a member that finds no such note brings the entry to disk itself.
+    A member that finds no note must flush the entry itself.
     """
     if first is None or is_far(store.url):
-        return False  # what can be seen on an object store is there to stay, which `CommitLog.secure` knows
+        return False  # on an object store a visible object is durable, which `CommitLog.secure` knows
     for pause in _LOOKS_S:
         env.sleep(pause)
         with suppress(LakeLatchError):

@@ -1,16 +1,20 @@
-"""Commits that wait land together: the holder of the lock commits for those who wait for it, in one entry of the log.
+"""Group commit: the holder of the lock also commits for writers waiting for it, in one log entry.
 
     leader   holds the lock, has read to slot 7; finds requests of A and B      A, B   wait for the lock
              A overlaps with nothing since A's begin: taken
              B overlaps with A: left out
-             puts commits(leader, A) into slot 7, gives the lock back           A      gets the lock, reads slot 7: landed
-                                                                                B      gets it, decides on its own: it has lost
+             puts commits(leader, A) into slot 7, gives the lock back           A      gets the lock, reads slot 7:
+             committed
+                                                                                B      gets it, decides on its own: it
+                                                                                       has lost
 
-Each member is judged as if its writer had come next: by its own isolation level, from its own begin slot, against the log and the
-members before it. What becomes of it is said by the log alone, and nobody tells it but its own look at the log.
+Each member is judged as if its writer had come next: by its own isolation level, from its own begin slot, against the
+log
+and the members before it. Only the log says what became of a member; each member reads it there.
 
-A leader takes only what it can judge as its writer would. Not what would have to be merged again, not a transaction since whose
-begin the settings have changed, and none that began before what this handle remembers of the log: these commit by themselves.
+A leader takes only what it can judge as the writer itself would. It leaves out a request that would have to be merged
+again, a transaction whose table settings changed since its begin, and one that began before this handle's recent
+commits. Their writers commit by themselves.
 """
 
 from __future__ import annotations
@@ -42,8 +46,8 @@ class Waiter:
     """The wait of one attempt for the table's lock, with its request.
 
     Attributes:
-        waited: the lock was busy when it was asked for last, so others may wait for it as well.
-        asked: a request of this attempt may stand beside the log or in memory, so that others may land it.
+        waited: the lock was busy at the last acquire, so other writers may be waiting too.
+        asked: a request of this attempt may exist beside the log or in memory; another writer may commit it.
     """
 
     def __init__(self, attempt: Attempt, workspace: Workspace, isolation: str | None) -> None:
@@ -51,21 +55,22 @@ class Waiter:
         self._line = attempt.session.in_line
         self._paths: list[str] = []
         self._sent: list[str] = []
-        self._unsent: tuple[str, bytes] | None = None  # in memory only, as long as others of the handle go first
+        # in memory only, as long as other threads of the handle are ahead in line
+        self._unsent: tuple[str, bytes] | None = None
         self.waited = self.asked = False
         self._template: Commit | None = None
 
     def begin(self, template: Commit) -> None:
-        """The lock is about to be asked for, for this commit."""
+        """Prepare to ask for the lock, for this commit."""
         self.waited, self._template = False, template
         self._line.enter(self._attempt.instant)
 
     def ends(self) -> None:
-        """It waits no longer, and does not hold the lock."""
+        """Leave the line: the attempt no longer waits and does not hold the lock."""
         self._line.leave(self._attempt.instant)
 
     def __call__(self) -> bool:
-        """Called while the lock is busy: the first time a request is put. Then whether there is nothing to wait for any more."""
+        """Called while the lock is busy. Put a request at the first call; later return True once waiting is pointless."""
         attempt = self._attempt
         try:
             if not self.waited:
@@ -76,7 +81,7 @@ class Waiter:
                 return True
             self._send()
             return False
-        except (LakeLatchError, ValueError, TypeError) as e:  # it waits on, as without
+        except (LakeLatchError, ValueError, TypeError) as e:  # it waits on, as it would without a request
             _log.info("%s: %s waits for the lock: %s", attempt.url, attempt.instant, e)
             return False
 
@@ -104,18 +109,18 @@ class Waiter:
         self._send()
 
     def _send(self) -> None:
-        """Beside the log, for other processes, unless another thread of this handle comes to the lock before."""
+        """Put the request beside the log for other processes, unless another thread of this handle is ahead in line."""
         if self._unsent is not None and self._line.is_first(self._attempt.instant):
             (path, body), self._unsent = self._unsent, None
             self._sent.append(path)
             put_request(self._attempt.session.store, path, body)
 
     def over(self) -> None:
-        """Its outcome is known: its requests go."""
+        """Remove the requests; the outcome is known."""
         for path in self._paths:
             self._line.withdraw(path)
         session, sent = self._attempt.session, self._sent
-        if sent:  # nobody is misled by one that stays; whoever sweeps after this transaction removes it
+        if sent:  # a request left behind misleads nobody; the sweep after this transaction removes it
             session.afterwards(lambda: _delete(session, sent), "requests stay")
 
 
@@ -128,14 +133,14 @@ def _delete(session: Session, paths: list[str]) -> None:
 
 
 class Gathered:
-    """What a leader found to be asked of it under one lease."""
+    """The requests that a leader finds under one lease."""
 
     def __init__(self, session: Session, own: str) -> None:
         self._session, self._own = session, own
         self._requests: list[Request] | None = None
 
     def with_others(self, state: LogState, mine: Commit) -> Commit | GroupCommit:
-        """The entry for the next free slot: the leader's own commit, and behind it those of others that may land now."""
+        """Return the entry for the next free slot: the leader's commit, then the commits of others that may be in it."""
         session, slot = self._session, self._session.log.next_slot
         try:
             if self._requests is None:
@@ -146,13 +151,13 @@ class Gathered:
                 )
             if not self._requests:
                 return mine
-            members = [replace(mine, slot=slot)]  # as they will stand in that slot
+            members = [replace(mine, slot=slot)]  # numbered as they will stand in that slot
             trial = state.fork()
             trial.apply(members[0])
             for each in self._requests:
                 try:
                     found = self._judged(each, trial, members)
-                except LakeLatchError as e:  # of this one alone, as a side object that is gone
+                except LakeLatchError as e:  # concerns this request alone, such as a side object that is gone
                     _log.info("%s: the request of %s is passed over: %s", session.url, each.instant, e)
                     continue
                 if found is not None:
@@ -164,12 +169,12 @@ class Gathered:
         return GroupCommit(tuple(members)) if len(members) > 1 else mine
 
     def _judged(self, asked: Request, state: LogState, members: Sequence[Commit]) -> Commit | None:
-        """The commit of that request behind those members; None when it may not land, or its writer has to see to it."""
+        """Return the request's commit, placed behind those members; None if its writer must decide for itself."""
         session, begin = self._session, state.open.get(asked.instant)
         landed = session.log.recent.since(asked.base)
         if begin is None or landed is None or begin.slot != asked.base or begin.plan is not None:
             return None
-        # C is not known yet, and without one it has no name.
+        # C is not known yet. The begin time stands in, because a commit without a completion time has no name.
         template = replace(asked.commit, completion=asked.instant)
         label, announced = template.operation, begin.operation
         told = label == announced or (announced == "UPSERT" and label in ("INSERT", "DELETE"))  # `Staged.label`
@@ -203,17 +208,18 @@ class Gathered:
 
 
 class Requested:
-    """The changes of a request, as `CommitValidator` asks for them."""
+    """The changes of a request, in the form that `CommitValidator` expects."""
 
     def __init__(self, request: Request, writes: WriteSet) -> None:
         self.operation: Operation = operation(request.commit.operation.lower())
         self._reads, self._writes = request.reads, writes
-        self.streams_only = False  # nobody asks for it under settings that are not those of its begin
+        # only asked for when the settings differ from those at begin; such requests are left out
+        self.streams_only = False
 
     def write_set(self) -> WriteSet:
-        """File groups created, changed or replaced, and the region claimed."""
+        """The file groups created, changed or replaced, and the region claimed."""
         return self._writes
 
     def read_set(self) -> ReadSet:
-        """What the result depends on."""
+        """The data that the result depends on."""
         return self._reads

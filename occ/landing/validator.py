@@ -1,4 +1,4 @@
-"""May a transaction land at this slot? Gathers what `conflict.resolve` needs to know, reading nothing twice."""
+"""Decide whether a transaction may commit at this slot. Gathers the input of `conflict.resolve`, reading nothing twice."""
 
 from __future__ import annotations
 
@@ -39,32 +39,32 @@ if TYPE_CHECKING:
 
 
 class Changes(Protocol):
-    """What a transaction changes and depends on: what it has staged, or what its request says of it."""
+    """The changes and dependencies of a transaction, from its staged files or from its request."""
 
     @property
     def operation(self) -> Operation: ...
     @property
     def streams_only(self) -> bool:
-        """Whether all that it writes are events of streams."""
+        """True if it writes stream events only."""
 
     def write_set(self) -> WriteSet:
-        """File groups created, changed or replaced, and the region claimed."""
+        """The file groups created, changed or replaced, and the region claimed."""
 
     def read_set(self) -> ReadSet:
-        """What the result depends on."""
+        """The data that the result depends on."""
 
 
 class CommitValidator:
-    """Decides about one transaction, at every slot that it tries.
+    """The decision about one transaction, made at every slot that it tries.
 
     Args:
-        settings: those that it began under.
-        isolation: the level it was begun with; None is the table's, which may only be raised.
+        settings: in force when it began.
+        isolation: the level it began with, which can only raise the table's. None: the table's level.
         priority: of its writer.
-        counts: whether what an open transaction has reserved is in force.
+        counts: return whether the reservation of an open transaction is in force.
 
     Raises:
-        ConfigError: a level or a priority that does not go with the table's settings.
+        ConfigError: the level or the priority contradicts the table's settings.
     """
 
     def __init__(
@@ -83,15 +83,15 @@ class CommitValidator:
         self._store, self._staged, self._isolation, self._priority = store, staged, isolation, priority
         self._counts, self._began = counts, settings
         self._plans: dict[str, WriteSet] = {}  # by requested time
-        # How many of the commits are no obstacle, under which settings and since which slot: begins take many of the slots
-        # that are tried.
+        # The number of commits known not to conflict, under these settings and since this slot. Begin entries take many
+        # of the slots that are tried, and then no commit is new.
         self._cleared: tuple[int, Settings | None, int] = 0, None, 0
-        # By place in the log: a commit's side object is read once, however many slots are tried.
+        # By place in the log, so that a commit's side object is read once, however many slots are tried.
         self._seen: dict[tuple[int, int], Party] = {}
 
     @classmethod
     def of(cls, session: Session, staged: Changes, settings: Settings, *, isolation: str | None = None) -> Self:
-        """With the priority and the reservations that a session knows."""
+        """Create a validator with the priority and the reservations of a session."""
         return cls(
             session.store,
             staged,
@@ -103,7 +103,7 @@ class CommitValidator:
 
     @property
     def level(self) -> str | None:
-        """The isolation level that its writer raised the table's to; None: that of the table."""
+        """The isolation level that the writer asked for; None: the table's."""
         return self._isolation
 
     def decide(
@@ -117,16 +117,18 @@ class CommitValidator:
         repeatable: Repeatable | None = None,
         since: int = 0,
     ) -> str | Conflict | Verdict | None:
-        """The schema that the commit leaves behind, the conflict that it loses, or what it may merge again.
+        """Return the schema that the commit leaves behind, the conflict that it loses to, or the verdict to merge
+        again.
 
         Args:
             state: the log up to the slot that is tried.
             instant: T of the transaction, which is open.
-            commits: what has landed since it began, in slot order.
-            began, wanted: the table's schema at its begin, and the one that it writes.
-            repeatable: what it can merge again rather than lose.
-            since: slot up to which it has been compared with the commits already, and merged with them. Only the keys that
-                it inserts now are compared with theirs: to merge again may have made some of them new.
+            commits: all commits since its begin, in slot order.
+            began, wanted: the table's schema at its begin, and the schema that it writes.
+            repeatable: the work it can merge again instead of losing.
+            since: commits below this slot were compared and merged already. Compare them only for the keys it inserts
+                now: merging
+                again may have turned updates into inserts.
         """
         settings, staged, me = state.settings, self._staged, state.open[instant]
         self._refuse_new_promises(settings, instant)
@@ -161,7 +163,7 @@ class CommitValidator:
         known = count if under is settings and start == since else 0
         verdict = compared(known)
         if verdict.again and known:
-            verdict = compared(0)  # to merge again may be wrong because of one that was no obstacle by itself
+            verdict = compared(0)  # a commit that did not conflict by itself may still rule out merging again
         if verdict.lost:
             return verdict.lost
         if not verdict.again:
@@ -169,7 +171,7 @@ class CommitValidator:
         schema = settle_schema(ours, began, wanted, [(p, c.schema) for p, c in zip(landed, commits, strict=True)])
         if isinstance(schema, Conflict) or not verdict.again:
             return schema
-        # Files were planned with one schema; to merge them onto slices of another one, the work has to be done anew.
+        # The files were planned with one schema; merging them onto slices of another means running the work again.
         return verdict if schema == (wanted or began) else verdict.again[0]
 
     def foreseen(
@@ -182,9 +184,9 @@ class CommitValidator:
         merges: bool,
         appends: bool,
     ) -> Conflict | None:
-        """The conflict that it would lose by these commits alone if it wrote these file groups and had read nothing.
+        """Predict the conflict that it would lose to these commits if it wrote these file groups and had read nothing.
 
-        ``appends``: by log files, which get on with a compaction.
+        ``appends``: it writes log files, which do not conflict with a compaction.
         """
         me, settings = state.open.get(instant), state.settings
         if me is None or not groups or not commits:
@@ -228,7 +230,7 @@ class CommitValidator:
         )
 
     def isolation(self, settings: Settings) -> str:
-        """The level in force: the table's, or the one that the transaction raised it to."""
+        """The level in force: the table's, or the higher one of the transaction."""
         return max(self._isolation or settings.isolation, settings.isolation, key=ISOLATION_LEVELS.index)
 
     def _landed(self, commit: Commit, *, streamed: bool) -> Party:
@@ -242,7 +244,7 @@ class CommitValidator:
         return self._seen[where]
 
     def _pending(self, others: Iterable[Begin], settings: Settings) -> list[Party]:
-        """Open transactions that ours may yield to, with what their plan names or their markers announce."""
+        """Open transactions that ours may yield to, with the files that their plans name or their markers announce."""
         rules, ours = strategy(settings.strategy), kind_of(self._staged.operation.hudi_name)
         found = []
         for each in others:
@@ -268,9 +270,9 @@ class CommitValidator:
         return found
 
     def announced(self, other: Begin) -> WriteSet:
-        """What an open transaction will write, as far as its plan or its markers say."""
+        """The write set of an open transaction, as far as its plan or its markers reveal it."""
         if other.plan is not None:
-            if other.instant not in self._plans:  # it never changes
+            if other.instant not in self._plans:  # a plan never changes
                 self._plans[other.instant] = WriteSet(groups_of(held(self._store, other.plan)))
             return self._plans[other.instant]
         paths = [marker.path for marker in list_markers(self._store, other.instant)]
@@ -283,6 +285,6 @@ class CommitValidator:
 
 
 def _of_new_keys(party: Party) -> Party | None:
-    """What one that has landed tells of the keys that it inserted, and nothing else of it; None: it has inserted none."""
+    """Reduce a committed party to the keys that it inserted; None if there are none."""
     keys = party.writes.unique.get(NEW_KEYS)
     return replace(party, writes=WriteSet(unique={NEW_KEYS: keys})) if keys is not None else None

@@ -1,6 +1,6 @@
-"""What an attempt does between two tries to land: it lets others go first, and merges again what they changed.
+"""The work of an attempt between two tries to commit: wait for a winner, merge again after its changes.
 
-Nobody waits here with the lock in hand. The protocol is `landing`; this is what it calls between two tries.
+Nobody waits here while holding the lock. `landing` has the protocol and calls these.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from ..rebase import MergeAgain
     from ..workspace import Attempt, Workspace
 
-_SHORT_S = 5.0  # a merge that took longer is not done under the lock: others would wait for it, or give up
+_SHORT_S = 5.0  # a longer merge is not done under the lock, where others would wait for it or time out
 _log = logging.getLogger("lakelatch.transaction")
 
 
 def wait_for(attempt: Attempt, conflict: Conflict) -> None:
-    """Let the winner end first; `ConflictError` when it does not within the time that is waited."""
+    """Wait for the winner to end; raise `ConflictError` if it does not in time."""
     winner = conflict.winner
     over = attempt.patience.until(
         lambda state: _has_ended(attempt, state, conflict),
@@ -47,15 +47,15 @@ def _has_ended(attempt: Attempt, state: LogState, conflict: Conflict) -> bool:
 
 
 def merge_again(attempt: Attempt, workspace: Workspace, lost: MergeAgain) -> None:
-    """One round: outside the lock at first; later, where it is quick, under it, because then nobody comes between.
+    """Run one round of merging: first without the lock, later, if quick, under it so that no other commit can
+    intervene.
 
-    One that takes long and does not shrink lands when the others pause, and perhaps never. Whose caller runs it again with
-    what it needs reserved has less to do than several such rounds.
+    A slow rebase that does not shrink may never commit; failing lets `Table.run` retry with a reservation.
     """
     session, rebase = attempt.session, workspace.rebase
     assert rebase is not None
     if rebase.round and rebase.took_s <= _SHORT_S and attempt.lease is None:
-        # What has to be merged is decided anew under the lease, which is kept to the commit, within bounds.
+        # Decide again under the lease what must be merged. The lease is kept until the commit, within bounds.
         attempt.lease = session.lease(
             f"{attempt.operation}, merging again", max_hold_s=session.settings.lock_wait_s / 2
         )
@@ -70,8 +70,10 @@ def merge_again(attempt: Attempt, workspace: Workspace, lost: MergeAgain) -> Non
     try:
         with step("merge"):
             rebase.run(task)
-        workspace.check_constraints()  # values are computed in every round
+        workspace.check_constraints()  # every round computes values again
     except Exception as e:
+        # A clean removes slices that later commits replaced. The error is then only the sign of a stale round: the next
+        # one reads newer slices. A constraint that is violated stays so.
         if isinstance(e, ConstraintError) or not _is_outdated(attempt, rebase.base, lost.slot):
             raise
         _log.info("%s %s: what round %d read has been cleaned: %s", attempt.operation, attempt.instant, rebase.round, e)
@@ -79,7 +81,7 @@ def merge_again(attempt: Attempt, workspace: Workspace, lost: MergeAgain) -> Non
 
 
 def _is_outdated(attempt: Attempt, base: Snapshot, slot: int) -> bool:
-    """Whether slices of a round's state are gone because others have landed since: a clean keeps only what is newer."""
+    """Return whether slices that the round read are gone: later commits replaced them and a clean removed them."""
     session = attempt.session
     session.log.catch_up()
     if all(commit.slot < slot for commit in attempt.follower.commits):
