@@ -42,6 +42,7 @@ _KEPT = 4096
 check = importlib.import_module("lakelatch.occ.check.check")
 restoring = importlib.import_module("lakelatch.occ.services.restore")
 log_files = importlib.import_module("lakelatch.occ.log.epochs")
+adopting = importlib.import_module("lakelatch.occ.table.adopt")
 _inside = 0
 
 
@@ -72,6 +73,7 @@ def simulated() -> Iterator[None]:
             stack.enter_context(mock.patch.object(check, "check_footers", return_value={}))
             stack.enter_context(mock.patch.object(check, "check_logs", return_value=None))
             stack.enter_context(mock.patch.object(buckets, "wrong_keys", return_value=None))
+            stack.enter_context(mock.patch.object(adopting, "refuse_other_keys", return_value=None))
             for module, name in _DECODERS:
                 stack.enter_context(mock.patch.object(module, name, _cached(getattr(module, name))))
             kept = functools.lru_cache(maxsize=64)(TableConfig.from_bytes)
