@@ -5,11 +5,12 @@ if __name__ != "lakelatch.storage":
         "import lakelatch.storage, not the folder: a second copy of every class would not be equal to the first"
     )
 
-from .interface import Durable, Entry, NewObject, Outcome, Put, Store, Stored, put_secured, secured
+from .interface import PROBES, Durable, Entry, NewObject, Outcome, Put, Store, Stored, put_secured, secured
 from .location import is_far, same_place
 from .opening import open_store
 
 __all__ = [
+    "PROBES",
     "Durable",
     "Entry",
     "NewObject",

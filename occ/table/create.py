@@ -202,7 +202,7 @@ def _refuse_another(table: Table, *, exist_ok: bool, differences: Mapping[str, t
     if not exist_ok:
         raise InputError(
             f"there is a table at {table.url} already{f', and it is another one: {others}' if others else ''}; open it with "
-            "lakelatch.open, or say exist_ok=True",
+            "lakelatch.open, or say exist_ok=True (--exist-ok)",
             table=table.url,
             differences=dict(differences),
         )
