@@ -6,11 +6,12 @@ if __name__ != "lakelatch.storage":
     )
 
 from .input_files import read_input
-from .interface import Durable, Entry, NewObject, Outcome, Put, Store, Stored, put_secured, secured
+from .interface import PROBES, Durable, Entry, NewObject, Outcome, Put, Store, Stored, put_secured, secured
 from .location import is_far, may_hold_secret, same_place
 from .opening import open_store
 
 __all__ = [
+    "PROBES",
     "Durable",
     "Entry",
     "NewObject",

@@ -25,6 +25,7 @@ from typing import IO, Literal, NamedTuple, Protocol, runtime_checkable
 # Object stores are always durable.
 Durable = bool | Literal["bytes"]
 _TRIES = 50
+PROBES = ".lakelatch-probe-"  # how folders begin in which a store is tried (`probe`)
 
 
 class Outcome(Enum):

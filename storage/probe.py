@@ -20,11 +20,10 @@ from typing import NoReturn
 
 from ..errors import StorageError, UnsafeStoreError
 from .cloud import Helper, line_of
-from .interface import Outcome, Put, Store
+from .interface import PROBES, Outcome, Put, Store
 
 __all__ = ["Racers", "Report", "probe"]
 
-_FOLDER = ".lakelatch-probe-"
 _ANSWER_S = 120.0
 _SMALL_BYTES = 64
 
@@ -50,7 +49,7 @@ def probe(store: Store, *, writers: int = 13, keys: int = 9, big: int = 256 * 10
         StorageError: the store cannot be reached or written.
     """
     started = time.monotonic()
-    folder = f"{_FOLDER}{os.urandom(6).hex()}"
+    folder = f"{PROBES}{os.urandom(6).hex()}"
     rounds = unanswered = 0
     paths = [f"{folder}/row"]
     try:

@@ -24,7 +24,7 @@ from typing import Self
 from ...errors import CorruptTableError, StorageError
 from ...hudi.table import TableConfig
 from ...hudi.timeline import parse
-from ...storage import Outcome, Store, put_secured, secured
+from ...storage import PROBES, Outcome, Store, put_secured, secured
 from ..entries import Open, decode
 from .epochs import LOG, epochs, slot_path
 from .publisher import FOLDER_KEEPER
@@ -160,7 +160,9 @@ def finish(store: Store, properties: bytes) -> bool:
 
 def strange_files(store: Store) -> list[str]:
     """What lies in the folder, but for what a creator of a table may have put there before its claim."""
-    there = [e.name for e in store.list("")] + [f + "/" for f in store.folders("") if f != ".hoodie"]
+    there = [e.name for e in store.list("")]
+    # A creator tries the store first; one that was killed at that leaves its folder, which no reader looks into.
+    there += [f"{f}/" for f in store.folders("") if f != ".hoodie" and not f.startswith(PROBES)]
     there += [f".hoodie/{e.name}" for e in store.list(".hoodie") if e.name != "lock"]
     there += [f".hoodie/{f}/" for f in store.folders(".hoodie") if f != ".lakelatch"]
     there += [f"{LOG}/"] if store.folders(LOG) else []

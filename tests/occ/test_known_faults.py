@@ -154,7 +154,7 @@ def the_timer_dies_with_a_beat() -> Variant:
             for instant, tag in list(self._tags.items()):
                 put = self._store.replace_if_match(heartbeat_path(instant), self._body(instant), tag)
                 self._remember(instant, put.tag)
-            late = self._env.monotonic() - before > self._interval_s
+            late = self._env.monotonic() - before > self._interval_s()
         except StorageError:
             late = True
         if late and self._timer:

@@ -15,6 +15,7 @@ import lakelatch
 from lakelatch.errors import ConfigError, CorruptTableError, InputError, LakeLatchError, TableNotFoundError
 from lakelatch.occ.check.check import check
 from lakelatch.occ.log.epochs import epochs
+from lakelatch.storage import PROBES
 from lakelatch.storage.local.store import LocalStore
 from lakelatch.testing.faults import At, FaultStore, From, Late, LoseReply, Pause, Refuse
 
@@ -108,6 +109,30 @@ def test_whoever_comes_next_finishes_what_a_dead_creator_has_begun(site, calls, 
                 assert "bucket_count is 4, and 8 was asked for" in str(next_)
                 assert "type is 'copy_on_write', and 'merge_on_read' was asked for" in str(next_)
         sound(url, **(OTHER if after == "creates another" and next_ is None else WANTED))
+
+
+def test_on_a_far_store_too(site, monkeypatch):
+    """There the store is tried first, which may leave files, and the floor is laid beside other requests."""
+
+    def left_by_a_trial(store: FaultStore) -> None:
+        store.put_if_absent(f"{PROBES}1/row", b"")
+
+    monkeypatch.setattr(module, "refuse_unsafe", left_by_a_trial)
+    wanted = WANTED | {"lock": "none://"}
+
+    def far(url: str, *faults: Any) -> FaultStore:
+        store = FaultStore(LocalStore(url), *faults)
+        store.url = f"far://{url}"
+        return store
+
+    store = far(url := site.fresh())
+    site.make(url, store=store, **wanted).close()
+    for number in some(range(1, len(store.calls) + 1), 15):
+        url = site.fresh()
+        stalled = far(url, Refuse(From(number), forever=True))
+        ended(lambda url=url, store=stalled: site.make(url, store=store, **wanted))
+        assert ended(lambda url=url: site.make(url, store=far(url), exist_ok=True, **wanted)) is None, number
+        sound(url, **wanted)
 
 
 @pytest.mark.parametrize("fault", [LoseReply, Late])

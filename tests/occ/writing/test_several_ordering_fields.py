@@ -181,7 +181,7 @@ def test_what_names_no_ordering_fields_is_refused(tmp_path: Path, ordering: Any,
 def test_the_same_fields_in_another_order_are_another_table(tmp_path: Path) -> None:
     table(tmp_path / "t").close()
     table(tmp_path / "t", exist_ok=True).close()
-    with pytest.raises(ConfigError, match=r"is there with ordering_field=\('day', 'number'\), and \('number', 'day'\)"):
+    with pytest.raises(ConfigError, match=r"ordering_field is \('day', 'number'\), and \('number', 'day'\)"):
         table(tmp_path / "t", ["number", "day"], exist_ok=True)
 
 
