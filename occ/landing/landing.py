@@ -216,9 +216,7 @@ class Landing:
         return self._attempt.abort(reason, abandon=self._workspace.abandon, lost=lost)
 
     def _end_without(self, reason: str) -> None:
-        """Abort with nothing to commit; raise if it was rolled back, since cleaning may have removed files of its
-        snapshot.
-        """
+        """Abort with nothing to commit; raise if it was rolled back, since cleaning may have removed files of its snapshot."""
         if self.abort(reason) is None:
             raise ended_by_others(self._attempt)
 
@@ -430,9 +428,7 @@ class Landing:
         return True
 
     def _drop_unfinished(self) -> None:
-        """Delete announced files that are not part of the commit: a failed task left them, and they must not become
-        visible.
-        """
+        """Delete announced files that are not part of the commit: a failed task left them, and they must not become visible."""
         wanted, session, instant = self._workspace.changes.paths(), self._attempt.session, self._attempt.instant
         record = session.records.get(instant)
         known = record is not None and record.complete
