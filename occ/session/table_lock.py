@@ -167,7 +167,9 @@ class TableLock:
     def lease(
         self, why: str, *, max_hold_s: float | None = None, waiting: Callable[[], bool] | None = None
     ) -> TableLease:
-        """Take the lock in force, waiting for it. ``waiting`` is called once the lock is busy, and now and then from
+        """Take the lock in force, waiting for it.
+
+        ``waiting`` is called once the lock is busy, and now and then from
         then on; if
         it returns True, the wait ends like a time-out.
 
@@ -204,7 +206,7 @@ class TableLock:
 
     @property
     def shared_with_jvm(self) -> bool:
-        """Whether JVM writers, who do not read the log, take the lock in force as well."""
+        """True if JVM writers, which do not read the log, take the lock in force as well."""
         return bool(self._log.state.settings.shared_with_jvm)
 
     def free(self) -> TableLease | None:
