@@ -10,10 +10,8 @@ once, leave it half empty, or find it again with a zombie's entry, and the next 
     t=2  a zombie puts an entry into the folder that is gone; the next one removes it
 
 A zombie that has put an entry there may read on from it: its abort stands where a commit was, its close where the true
-one
-was, and a put of the open entry may have come back. Therefore a reader continues in the next epoch only if that begins
-at
-this slot and with the state it has read; else it starts over there (`CommitLog.catch_up`).
+one was, and a put of the open entry may have come back. Therefore a reader continues in the next epoch only if that
+begins at this slot and with the state it has read; else it starts over there (`CommitLog.catch_up`).
 """
 
 from __future__ import annotations

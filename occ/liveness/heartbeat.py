@@ -150,7 +150,7 @@ class HeartbeatSender:
 
     @property
     def instants(self) -> set[str]:
-        """The transactions that beat now: this handle's own."""
+        """The transactions of this handle that beat now."""
         with self._mutex:
             return set(self._tags)
 
@@ -214,8 +214,7 @@ class HeartbeatObserver:
         """Return whether the writer certainly ended, or was silent for ``timeout_s`` while this observer watched.
 
         ``every_s``: pause between two reads of its heartbeat, and before the first. A silent writer is then found that
-        much later,
-        and a transaction that is over by then has cost no request.
+        much later, and a transaction that is over by then has cost no request.
         """
         if begin.plan is None and begin.process is not None and self._env.is_dead(begin.process):
             return True

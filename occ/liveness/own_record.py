@@ -7,10 +7,8 @@ It has put the markers, so it need not list them. And it beats:
     t=2   at 120 s nobody can have found the transaction silent, so nobody has ended it and its markers exist
 
 This only saves deletions. A writer that wakes up late finds the end of its transaction in the log, whatever it
-recorded, and
-a file that appears after that is not counted by readers (trap 11). The wall clock is checked too, because the monotonic
-clock
-stops while a machine sleeps.
+recorded, and a file that appears after that is not counted by readers (trap 11). The wall clock is checked too, because
+the monotonic clock stops while a machine sleeps.
 """
 
 from __future__ import annotations

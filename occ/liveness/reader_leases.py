@@ -5,9 +5,8 @@
     t=2  the lease says "at C1", and beats like a writer's heartbeat
 
 A cleaner reads the log, then lists the leases, then decides in the log (`services`). If it missed the lease at t=0, it
-had
-read the log before, so C1 is not older than the newest commit that it knew; and no such view contains the files that it
-removes. So no reader has to wait for a cleaner, nor a cleaner for a reader.
+had read the log before, so C1 is not older than the newest commit that it knew; and no such view contains the files
+that it removes. So no reader has to wait for a cleaner, nor a cleaner for a reader.
 
 Readers without write access to the table's folder are protected by the retention of cleanings only.
 """

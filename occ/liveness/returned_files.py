@@ -1,8 +1,7 @@
 """Data files that were gone when the commits around them were archived, and are back (`archived_files`).
 
 Our readers skip them, but other engines count their rows, so they have to go. But one may have been deleted by mistake,
-and
-restored from a backup. So a file goes only if it was never committed, or if a clean says that it has deleted it.
+and restored from a backup. So a file goes only if it was never committed, or if a clean says that it has deleted it.
 """
 
 from __future__ import annotations

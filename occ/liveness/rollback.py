@@ -110,8 +110,7 @@ class FailedWriteCleaner:
         """Delete the leftovers of an ended transaction; return the number of data files. Idempotent, by any process.
 
         If it did not commit, delete everything, including files whose marker another sweep has taken (``known``, from
-        its
-        own writer); if it did, its markers and its heartbeat.
+        its own writer); if it did, its markers and its heartbeat.
         """
         outcome = self._log.outcome(instant)
         if outcome == "commit":
@@ -181,8 +180,7 @@ class FailedWriteCleaner:
 
         Those were deleted before it committed, but a late task may have brought one of an earlier round of a rebase
         back since, and readers refuse two files of one file group and T. ``known``: its markers, if no other process
-        ran a task of
-        it; they need not be listed then.
+        ran a task of it; they need not be listed then.
         """
         left = left_by(self._store, instant) if known is None else Left(list(known), [])
         if left.markers and files is None:
@@ -212,8 +210,7 @@ class FailedWriteCleaner:
         """Delete what arrived after a sweep: late pending instants, side objects, requests, data files without marker.
 
         Lists every data file, so only a cleaning requested by a user calls it. Files unknown to the log are foreign or
-        of
-        archived commits, and stay. Returns the number of data files deleted.
+        of archived commits, and stay. Returns the number of data files deleted.
         """
         state, taken_back = self._log.state, timeline.taken_back()
         undone = self._undone(state, timeline)
@@ -285,8 +282,7 @@ class FailedWriteCleaner:
         """Seconds until the last of the silent transactions could be found dead; 0 if there is none.
 
         Only those with that ``action``, if given. A writer with a sign of life after ``since`` (monotonic) is not
-        waited for, or
-        a living writer would keep its watcher for ever.
+        waited for, or a living writer would keep its watcher for ever.
         """
         state = self._log.catch_up()
         others = [

@@ -7,12 +7,9 @@ one.
 
 A missing reply is not an answer. The put may still arrive, so a writer in doubt repeats the same bytes at the same slot
 until the store says what stands there. Single entries are never deleted, because a zombie's put would succeed on an
-emptied
-slot. Every read to the head and every put checks for a newer epoch: if the log was replaced while a writer slept, what
-it
-reads in the old epoch does not count, and an entry it puts there is read by nobody (`python -m tests.model --traces`
-prints
-the schedules).
+emptied slot. Every read to the head and every put checks for a newer epoch: if the log was replaced while a writer
+slept, what it reads in the old epoch does not count, and an entry it puts there is read by nobody (`python -m
+tests.model --traces` prints the schedules).
 """
 
 from __future__ import annotations
@@ -131,8 +128,8 @@ class CommitLog:
 
     Args:
         timeline: publishes commits. Every append first publishes the newest commit, so all older ones are there
-            already.
-            A new handle checks the whole epoch once, because a power cut may have removed names that were not flushed.
+            already. A new handle checks the whole epoch once, because a power cut may have removed names that were not
+            flushed.
         epoch_slots: the number of entries after which an epoch is closed.
 
     Attributes:
@@ -251,9 +248,8 @@ class CommitLog:
             t=1  the power goes; the disk has 8 and not 7
 
         A writer that took 7 for the head would append there, and then read B's entry, decided on another history. Begin
-        entries
-        alone do no harm: nobody was told of them, their names need not be on disk, and their writers died with the
-        power cut.
+        entries alone do no harm: nobody was told of them, their names need not be on disk, and their writers died with
+        the power cut.
         """
         hole = next((slot for slot, there in enumerate(slots, slots[0]) if slot != there), None)
         if hole is None or self._store.body(slot_path(epoch, hole)) is not None or epochs(self._store, since=epoch + 1):
@@ -360,24 +356,19 @@ class CommitLog:
         """Append the entry that ``build`` makes of the state at the head; return it with its slot.
 
         ``build`` runs again at every slot tried, so its checks and times are never older than the slot. It may raise,
-        or return
-        None to append nothing.
+        or return None to append nothing.
 
         Args:
             follower: starts to collect right after the entry.
             look: check the timeline for commits past the log. True: at every slot; None: now and then; False: not here,
-                the caller
-                has called `look`. If JVM writers share the table's lock, True is for its holder, the only one that may
-                publish
-                the commits that others left.
+                the caller has called `look`. If JVM writers share the table's lock, True is for its holder, the only
+                one that may publish the commits that others left.
             publishes: False for an entry that is no commit, if the caller publishes the newest commit before it reads
-                the
-                table. Saves a request between two slots on a far store.
+                the table. Saves a request between two slots on a far store.
 
         Raises:
             CommitStateUnknownError: the store gave no answer for a minute, or none about the outcome of an entry in
-                doubt. The
-                entry may be in the log, or may still arrive.
+                doubt. The entry may be in the log, or may still arrive.
         """
         with self._mutex, OutcomeGuard(self._store.url) as self._doubt:
             again, unread = False, self._may_be_at_head()
@@ -426,8 +417,7 @@ class CommitLog:
         """Return whether the next slot is probably free: on a far store, while nobody else appends.
 
         The put then replaces the read and saves a request, because put-if-absent succeeds only on a free slot. Only an
-        entry may
-        come of an unread slot: if ``build`` raises or returns None, read first and build again.
+        entry may come of an unread slot: if ``build`` raises or returns None, read first and build again.
         """
         known = self.epoch and not self.state.closed and self.next_slot > self.first_slot
         return bool(known and self._far and self._alone and self._unverified is None)
@@ -438,10 +428,8 @@ class CommitLog:
         """Return the entry to append at the free slot.
 
         Without ``surely``, the slot may not be the head; check for a newer epoch before publishing or concluding
-        anything.
-        A proposal concludes nothing. After its put the newest epoch is read in any case; if it is still this one, it
-        was so
-        all the time, and everything read of it counts.
+        anything. A proposal concludes nothing. After its put the newest epoch is read in any case; if it is still this
+        one, it was so all the time, and everything read of it counts.
 
         Raises:
             _ReplacedError: this epoch is not the newest any more.
@@ -515,10 +503,8 @@ class CommitLog:
             t=2  the next of ours publishes P's commit: readers lose the rows of one of the two, and both stand
 
         So commits left by others are not published over a known foreign commit. If JVM writers share the table's lock,
-        check
-        for one again under that lock; without ``locked``, return False if the commits are not there yet. ``looked``:
-        that check was
-        made under the same lease, right before the newest entry, if it is ours.
+        check for one again under that lock; without ``locked``, return False if the commits are not there yet.
+        ``looked``: that check was made under the same lease, right before the newest entry, if it is ours.
 
         Raises:
             UnsupportedTableError: another engine has committed, and the newest commits were not on the timeline before.
@@ -564,8 +550,7 @@ class CommitLog:
         """Return the commits that a timeline of these names may not show as the log has them, and the names it lacks.
 
         Covers this epoch only, and only the newest entry once this handle has verified the epoch. ``since``: the
-        commits since the
-        handle first read the log.
+        commits since the handle first read the log.
         """
         with self._mutex:
             told = {(c.slot, c.place): c for c in (*(self._unverified or ()), *since, *self.state.newest)}
@@ -576,8 +561,7 @@ class CommitLog:
         """Return T of commits since the epoch was opened that are on the timeline and not in the log.
 
         ``now``: list the timeline; otherwise return the last result unless a new listing is due. A committer calls this
-        before it
-        takes the lock, so that writers waiting for the lock do not wait for the listing too.
+        before it takes the lock, so that writers waiting for the lock do not wait for the listing too.
         """
         with self._mutex:
             if now:
@@ -801,8 +785,7 @@ class CommitLog:
         of ours.
 
         Reads the newest epoch first, then the timeline. A transaction not open in the epoch can no longer commit, and
-        every commit
-        before the newest entry is on the timeline or was taken back.
+        every commit before the newest entry is on the timeline or was taken back.
         """
         with self._mutex:
             state = self.catch_up()

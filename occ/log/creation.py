@@ -12,8 +12,7 @@ The writer of the claim is the creator. Every later process completes the steps 
     t=2  A goes on, and finds each object there, with its own bytes
 
 The claim is never deleted: after a second claim a second log could begin. If another engine puts its own properties
-first,
-the claim does not describe that table, and nobody continues it.
+first, the claim does not describe that table, and nobody continues it.
 """
 
 from __future__ import annotations

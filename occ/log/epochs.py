@@ -81,8 +81,7 @@ def _ending(store: Store, instant: str) -> Begin | Commit | End | Instant | None
     """Return the entry that ended a transaction which is not open any more.
 
     Return its begin if the epoch is there and its end is not; its instant if only the restore that undid it is left;
-    None
-    if it is foreign or the log has forgotten it.
+    None if it is foreign or the log has forgotten it.
     """
     numbers, told = epochs(store), list[Single]()
     for epoch in reversed(numbers):

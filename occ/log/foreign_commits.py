@@ -1,10 +1,9 @@
 """Foreign commits: made by engines that do not read the log, on the timeline and not in the log.
 
 The log cannot tell whether they overlap with ours, so a writer that sees one stops writing until `adopt` has taken it
-over.
-A new handle checks when it verifies its epoch. Every handle checks again now and then, with one ranged listing and
-a bounded share of its time (readers once a second). The closer of an epoch checks right before, so commits older than
-the epoch are known.
+over. A new handle checks when it verifies its epoch. Every handle checks again now and then, with one ranged listing
+and a bounded share of its time (readers once a second). The closer of an epoch checks right before, so commits older
+than the epoch are known.
 """
 
 from __future__ import annotations
@@ -37,8 +36,7 @@ class Strangers:
     Args:
         log: can read on; its ``state`` is that of the last read.
         since: returns the instants of commits, pending ones too, from a given T on, without those whose T the given
-            function
-            knows.
+            function knows.
 
     Attributes:
         found: T of completed foreign commits, in order.
@@ -63,8 +61,7 @@ class Strangers:
         """List the timeline if a check is due, or ``now``. May read on in the log.
 
         ``every_s``: due if the last listing is older. Once a foreign commit was found, list every time: its engine may
-        have taken
-        it back.
+        have taken it back.
         """
         began = self._env.monotonic()
         awaited = any(began < seen + _AWAITED_S for seen in self._at_work.values())

@@ -180,9 +180,8 @@ class Publisher:
             t=2  its put succeeds: 3 is the first active instant now, and nobody sees 4 and 5 (trap 4)
 
         So after its put the publisher checks the archive, where the instant stood before it left the timeline, and
-        withdraws
-        its own. On a far store nobody waits for that check: a process stopped before it equals one that was killed
-        then.
+        withdraws its own. On a far store nobody waits for that check: a process stopped before it equals one that was
+        killed then.
 
         ``unseen``: most likely not published yet; put it without a check.
         """
@@ -193,10 +192,8 @@ class Publisher:
         """Publish the commits of one entry, in their order.
 
         Publishing one implies publishing those before it, so search for the first that is missing: from the end, by
-        growing
-        steps, then by halves. On a far store all steps are checked together. ``unseen``: on a far store, put those
-        after the first
-        missing one without a check, because others wait for the caller.
+        growing steps, then by halves. On a far store all steps are checked together. ``unseen``: on a far store, put
+        those after the first missing one without a check, because others wait for the caller.
         """
         shown, first, step = 0, len(commits) - 1, 1
         while shown < first:
@@ -308,9 +305,8 @@ class Publisher:
         """Publish the ``commits`` (in slot order) that one listing of the timeline does not show.
 
         First remove the instants that they undid, newest first, so that every intermediate timeline is one of an
-        earlier moment.
-        ``may`` is called before, with the commit instants of the listing. Return False if it forbids a repair that is
-        needed.
+        earlier moment. ``may`` is called before, with the commit instants of the listing. Return False if it forbids a
+        repair that is needed.
         """
         names = set(self._store.names(self._folder))
         undone, lost = {name for each in commits for name in _undone(each)}, self.missing(commits, names)
@@ -325,8 +321,7 @@ class Publisher:
         """Return the instants of ``commits`` (in slot order) that these names lack, except those removed on purpose.
 
         The newest entry may not be published yet; older instants were lost in a power cut. Archived and rolled-back
-        ones were
-        removed on purpose. Instants older than all names count too: the oldest may be the lost ones.
+        ones were removed on purpose. Instants older than all names count too: the oldest may be the lost ones.
         """
         undone = {name for commit in commits for name in commit.undone}
         found = [(c, n) for c in commits for n in c.published if n not in names and n not in undone]

@@ -5,8 +5,7 @@
     t=2  9 is read, and holds B's entry
 
 Applying 9 now would skip 8 for ever. So entries are returned in slot order, up to the first free slot; everything
-behind
-it is dropped, and requested again once that slot is taken.
+behind it is dropped, and requested again once that slot is taken.
 """
 
 from __future__ import annotations

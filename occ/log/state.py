@@ -21,8 +21,7 @@ class LogState:
         ended: the outcome of every transaction that this reader saw end.
         undone: names of instants that were taken back.
         schemas: the table's schemas, each from a slot on. None where the log does not say: after a restore, and in an
-            epoch
-            opened without one, because of foreign commits before it or by an older version.
+            epoch opened without one, because of foreign commits before it or by an older version.
         batches: the newest committed batch of each source.
         asked: the transactions that began in this epoch or were open at its start, by the id of their begin requests.
     """

@@ -7,8 +7,7 @@
     the end   no new commit since the last round; or, after `ROUNDS_MAX` rounds, a conflict like any other
 
 All our changes are checked against every winner before a round begins, so the next round only has to check commits
-after
-the slot that this one was made on: rounds shrink.
+after the slot that this one was made on: rounds shrink.
 
 No user code runs again. Our changes are in our own superseded files: the rows with our commit time, and the keys
 that the original slice has and the file has not. `replay_rows.merge_unit` replays them for any writer, one unit at a
@@ -69,8 +68,7 @@ class Unit:
     """The work of one task: files of ours whose file groups others changed, and the slices that hold their rows now.
 
     Usually one file and one slice. If a winner's rebase moved file groups, all our files of that partition that lost
-    their
-    group come together with all groups that are new there; a row's key decides which one has it.
+    their group come together with all groups that are new there; a row's key decides which one has it.
     """
 
     partition: str

@@ -6,12 +6,10 @@
 All its changes are in its own superseded file: the rows with its commit time, and the keys that the original slice
 has and the file has not. So no incoming row has to be kept, and no user code runs again.
 
-If both changed a row, the table's ordering field decides, as in every merge. Without one, and for a deletion,
-which has no ordering value, it is a conflict, and the first to commit wins. If both deleted it, there is no conflict.
-If the
+If both changed a row, the table's ordering field decides, as in every merge. Without one, and for a deletion, which has
+no ordering value, it is a conflict, and the first to commit wins. If both deleted it, there is no conflict. If the
 table merges columns (`Rule`) and the order makes no difference, our contribution is merged onto the winner's row,
-provided
-it is known: the row in our file was already merged with the row before.
+provided it is known: the row in our file was already merged with the row before.
 
 The same code runs in Spark's workers, each with its own units. Memory: the rows that we changed and one base file.
 """
@@ -186,9 +184,8 @@ def refuse_same_rows(lost: Lost, appended: Appended, *, read: bool = False) -> N
 
     An ordering field decides, unless its values are equal: then readers take the row of the larger T, and before and
     after a compaction that must be the later commit, which is ours. Nothing decides between a delete and a write,
-    because a
-    delete has no ordering value, nor on tables that merge columns, because our row was merged with the one in our
-    snapshot.
+    because a delete has no ordering value, nor on tables that merge columns, because our row was merged with the one in
+    our snapshot.
 
     Raises:
         ConflictError: names the rows. A retry is safe: it has a larger T, and sees theirs.

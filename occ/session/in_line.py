@@ -5,8 +5,7 @@
     t=2  A gives the lock back, and B and C read in the log that they are committed
 
 The first in line puts its request beside the log as well, because another process may hold the lock. A request is a
-hint
-here too: only the log says what is committed.
+hint here too: only the log says what is committed.
 """
 
 from __future__ import annotations

@@ -16,8 +16,7 @@ class Contention:
     """The contention seen on a table; after a recent loss the next attempts take the lock before their snapshot.
 
     An attempt under the lock cannot lose. It costs others their concurrency, so it ends with the contention, and long
-    work is
-    never done under the lock: others would wait for it, or time out.
+    work is never done under the lock: others would wait for it, or time out.
     """
 
     calm_after_s: float = 5.0

@@ -1,10 +1,8 @@
 """Partitions as callers name them: by value (``{"origin": "JFK"}``) or by path (``"origin=JFK"``).
 
 An impossible or unknown path is refused, with the known ones in the message: otherwise ``x`` for ``p=x`` would read as
-a
-partition without rows, and a claim on it would protect nothing. Values cannot be misspelled: they are checked against
-the
-columns' types, and values without rows name no partition.
+a partition without rows, and a claim on it would protect nothing. Values cannot be misspelled: they are checked against
+the columns' types, and values without rows name no partition.
 """
 
 from __future__ import annotations

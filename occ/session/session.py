@@ -383,8 +383,7 @@ class Session:
         """The table's instants, from one listing, without commits that a restore has taken back.
 
         A publisher that slept during the restore may have published one again. A caller working with it would bring its
-        rows back,
-        or lose those that it replaced.
+        rows back, or lose those that it replaced.
         """
         self.require_open()
         timeline = read_timeline(self.store, self.config)
@@ -521,8 +520,7 @@ class Session:
         state.
 
         Names on the timeline are flushed when an epoch is closed. A power cut before that may remove any of them, and
-        the next
-        writer puts them back. A reader alone must not show a state that never was (trap 24).
+        the next writer puts them back. A reader alone must not show a state that never was (trap 24).
         """
         shown = {file_name(each) for each in timeline.completed}
         known, lost = self.log.missing(shown, follower.commits)

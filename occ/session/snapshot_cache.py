@@ -1,12 +1,9 @@
 """The view of a transaction: the file slices and the schema as of one slot of the log.
 
 A warm handle derives the next view from the last one and the commits between, so its cost does not grow with the
-history. A
-cold one lists the timeline once, and the data files: a reader all, a transaction only the partitions that it asks for.
-A
-restore, a replaced log and changes of other engines past the log cannot be derived, and make a handle cold. A cleaning
-and an
-archival remove only files and instants that no newest view holds.
+history. A cold one lists the timeline once, and the data files: a reader all, a transaction only the partitions that it
+asks for. A restore, a replaced log and changes of other engines past the log cannot be derived, and make a handle cold.
+A cleaning and an archival remove only files and instants that no newest view holds.
 """
 
 from __future__ import annotations
@@ -146,8 +143,7 @@ class ViewCache:
 
     Args:
         cold: builds the view of all commits with a completion time up to its first argument, from one listing; the
-            second is
-            its schema, if the log has it.
+            second is its schema, if the log has it.
         newest: builds the view now from one listing; returns it, its slot, and a follower from there on.
         files_of: returns the files of a commit for `Snapshot.after_all`.
     """

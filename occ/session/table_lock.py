@@ -169,9 +169,8 @@ class TableLock:
     ) -> TableLease:
         """Take the lock in force, waiting for it.
 
-        ``waiting`` is called once the lock is busy, and now and then from
-        then on; if
-        it returns True, the wait ends like a time-out.
+        ``waiting`` is called once the lock is busy, and now and then from then on; if it returns True, the wait ends
+        like a time-out.
 
         Raises:
             LockTimeoutError: it was busy for the whole wait; names the holder.

@@ -1,8 +1,7 @@
 """Detect state that a function keeps between calls, as far as it is visible from outside: exhausted iterators.
 
 A list that grew, a counter or a file that was read may be intended. An exhausted iterator that the function was made
-with
-is a mistake: its second call gets other rows than its first.
+with is a mistake: its second call gets other rows than its first.
 """
 
 from __future__ import annotations

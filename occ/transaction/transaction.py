@@ -153,8 +153,7 @@ class Transaction:
         """Return rows of the snapshot with the staged changes so far, as a `Scan`; arguments as in `Table.read`.
 
         The read is declared: the partitions and, by its simple comparisons, the condition. Above isolation ``snapshot``
-        others
-        may only change what these exclude. A path in ``partitions`` need not exist yet.
+        others may only change what these exclude. A path in ``partitions`` need not exist yet.
         """
         return reading.read(
             self.workspace,
@@ -181,10 +180,8 @@ class Transaction:
 
         Args:
             where: only on the rows for which this condition is true, as ``"amount < 10 and city is not null"``, or
-                terms
-                or an expression of pyarrow (docs/conditions.md). A new file is then no conflict if its statistics or
-                its
-                partition exclude such rows.
+                terms or an expression of pyarrow (docs/conditions.md). A new file is then no conflict if its statistics
+                or its partition exclude such rows.
             met: slices that have such rows and are not rewritten, if they were searched row by row.
 
         Returns the slices that may hold such rows, by partitions and statistics; staged slices of this transaction
@@ -196,8 +193,7 @@ class Transaction:
         """Declare that rows of a partition (None: the table) were read. Counts above isolation ``snapshot``.
 
         Without a declaration everything counts as read there; slices given by `read_slice` are declared automatically.
-        ``where``
-        and the result as in `depends_on`: no other slices have to be read.
+        ``where`` and the result as in `depends_on`: no other slices have to be read.
         """
         return self.workspace.mark_scanned(partition, where=where)
 
@@ -206,8 +202,7 @@ class Transaction:
         it.
 
         Counts above isolation ``snapshot``, as `mark_scanned` does; a rebase under ``write-serializable`` looks them up
-        again. With
-        ``file_id`` in one file group only: by the bucket index no other can hold them.
+        again. With ``file_id`` in one file group only: by the bucket index no other can hold them.
         """
         self.workspace.mark_lookup(partition, file_id)
 
@@ -224,15 +219,12 @@ class Transaction:
 
         Args:
             rows: a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars frame, a DuckDB relation, a list
-                of
-                dicts or of record batches, or anything with `__arrow_c_stream__` or `__arrow_c_array__`. Readers and
-                streams are
-                read once, batch by batch, and need not fit in memory (docs/rows.md). Values are cast to
-                the table's types if none of them changes. A pandas index is a column if it has a name.
+                of dicts or of record batches, or anything with `__arrow_c_stream__` or `__arrow_c_array__`. Readers and
+                streams are read once, batch by batch, and need not fit in memory (docs/rows.md). Values are cast to the
+                table's types if none of them changes. A pandas index is a column if it has a name.
             missing: for columns that the rows lack: ``"refuse"``, or ``"null"``, which also overwrites existing values.
             new_columns: for columns that the table lacks: ``"refuse"``, or ``"add"``, which adds them for good. The
-                first rows of
-                a table created without columns define them.
+                first rows of a table created without columns define them.
             zone: the zone of times without one (as those of pandas), such as ``"UTC"``; without it they are refused.
 
         Raises:
@@ -249,8 +241,7 @@ class Transaction:
         """Add rows in new files, without looking up existing keys, as in Hudi's ``insert``.
 
         A key may then exist twice, and later writes change all of its copies. With the bucket index, which reads the
-        files anyway,
-        this is an `upsert`.
+        files anyway, this is an `upsert`.
 
         Args:
             rows: as in `upsert`, like ``missing``, ``new_columns`` and ``zone``.
@@ -303,14 +294,12 @@ class Transaction:
         Args:
             where: the condition; evaluated again on commits of others. ``"true"`` for all rows.
             set: values by column: a value of Python, or an expression over the row, `lakelatch.sql("delay + 1")` or one
-                of
-                pyarrow; all see the row as it was before. A plain text is a value.
+                of pyarrow; all see the row as it was before. A plain text is a value.
             partition: only in this one; by value, ``{"origin": "JFK"}``, or its path.
 
         Raises:
             InputError: no condition or value that fits the table; a column of the record key or partition; a result
-                that its
-                column cannot hold unchanged. Nothing was written.
+                that its column cannot hold unchanged. Nothing was written.
         """
         self.require_open()
         row_writes.update_where(self.session, where, set, partition).stage(self)
@@ -323,8 +312,7 @@ class Transaction:
         Args:
             rows: in any of the forms of `upsert`; columns that the table lacks may be used in conditions and values.
             new_columns: columns that the table lacks and that no clause names, if a clause says ``"all"``: as in
-                `upsert`, like
-                ``zone``.
+                `upsert`, like ``zone``.
         """
         self.require_open()
         return merging(self.session, rows, new_columns, zone, lambda write: write.stage(self))
@@ -377,8 +365,7 @@ class Transaction:
 
         Args:
             type: of Arrow, or its name in Spark or Arrow, such as ``"bigint"``, ``"decimal(12,2)"`` or
-                ``"array<string>"``;
-                stored as the next wider one that tables have.
+                ``"array<string>"``; stored as the next wider one that tables have.
 
         Raises:
             InputError: there is a column of that name, also in other case, or no table holds such a name or type.
@@ -443,14 +430,12 @@ class Transaction:
         """Merge again instead of losing, if the only conflict is that others changed the same file groups.
 
         Not against overwrites, table services, changes of the schema, or changes of rows that were read (isolation
-        above
-        ``snapshot``). ``rebase`` has the rules of a round.
+        above ``snapshot``). ``rebase`` has the rules of a round.
 
         Args:
             again: called by `commit`, outside the lock, with what was lost; returns the new files. None: the changes of
-                this
-                transaction are applied row by row to the new slices; a row that both changed is a conflict
-                unless the table's ordering field decides.
+                this transaction are applied row by row to the new slices; a row that both changed is a conflict unless
+                the table's ordering field decides.
             looks_again: ``again`` also reads ``lost.appeared``, so commits within this transaction's condition
                 (`depends_on`) or keys (`mark_lookup`) are no conflict either, except under ``serializable``.
         """
@@ -468,8 +453,7 @@ class Transaction:
         Raises:
             ConflictError: a writer of higher rank is at work on them, or has committed there, and the table's
                 ``early_conflict_detection`` is not ``off``. Nothing was written; `Table.run` waits for the end of that
-                writer
-                and retries.
+                writer and retries.
         """
         self.require_open()
         mine = {each.group for each in groups}
@@ -535,9 +519,8 @@ class Transaction:
         """Commit, and put the commit on the timeline unless ``published`` is False.
 
         Return None if nothing was staged, or others made the same change first. After any error but
-        `CommitStateUnknownError`
-        nothing was committed and its files are deleted or will be; it is then over, and a retry needs a new
-        transaction.
+        `CommitStateUnknownError` nothing was committed and its files are deleted or will be; it is then over, and a
+        retry needs a new transaction.
 
         Raises:
             ConflictError: another writer won; names it, the overlap and the next step.

@@ -51,8 +51,7 @@ class WriteOptions(Retries, total=False):
     """The bounds of the retries, and a progress callback.
 
     ``progress`` is called with a `Progress` of the rows done so far for each file that is written; an error it raises
-    ends and
-    aborts the write.
+    ends and aborts the write.
     """
 
     progress: Told | None

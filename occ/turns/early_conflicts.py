@@ -10,12 +10,10 @@ The result depends on whether the merge could be made again (docs/starvation.md)
 For progress only: nothing is kept locked, unreadable objects do not count, and the commit check decides.
 
 **Nobody waits in a circle.** A waiting transaction is not in the log: it has no snapshot, no marker and no reservation,
-so
-nobody waits for it. When it begins again it reserves the file groups it is about to write, so that transactions that
-waited
-for the same ones go one after another, in the order of the log. It does not check again: a writer that has markers
-there by
-then waits for *it*, at its commit. A writer yields only to a higher rank, so of two one always goes on.
+so nobody waits for it. When it begins again it reserves the file groups it is about to write, so that transactions that
+waited for the same ones go one after another, in the order of the log. It does not check again: a writer that has
+markers there by then waits for *it*, at its commit. A writer yields only to a higher rank, so of two one always goes
+on.
 
 Source: Apache Hudi's RFC-56. There the candidates are found by comparing requested times, and the younger one aborts.
 """

@@ -81,8 +81,7 @@ def touched(staged: Staged, lost_on: Iterable[FileGroupId], *, isolation: str, a
     """The next attempt's reservation: the groups and regions that the lost one wrote, claimed, read and lost on.
 
     Each further loss reserves more, file groups then their partitions then the table: rows may have moved since, and a
-    job
-    that keeps losing has to end.
+    job that keeps losing has to end.
     """
     writes, reads = staged.write_set(), staged.read_set()
     region = writes.region | staged.looked_where

@@ -117,8 +117,7 @@ class Attempt:
         """Begin, after writers of higher rank with a conflicting reservation. A lease passed in is released at the end.
 
         ``under`` is called with the settings at each slot tried, which may be newer than the handle's. Its errors are
-        passed on, and
-        then nothing was written.
+        passed on, and then nothing was written.
 
         Raises:
             BatchLandedError: the batch is committed already. Nothing was begun.
@@ -383,9 +382,8 @@ class Attempt:
         """End without committing; a no-op if it is over. ``abandon`` drops files still being written.
 
         ``lost``: details kept in the log for an attempt that another writer beat. Return True if this ended it, False
-        if the entry
-        could not be written, None if it had ended before. After False the heartbeat is stopped, and the next writer
-        rolls it back.
+        if the entry could not be written, None if it had ended before. After False the heartbeat is stopped, and the
+        next writer rolls it back.
         """
         if self.state != "open":
             return None

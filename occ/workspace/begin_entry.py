@@ -10,12 +10,10 @@ With group commit on a far store, a writer that lost a slot asks the next one to
 A request is a hint; the log alone says which transactions have begun. A transaction begins at most once:
 
 - The entry names the id of each request, also of its own writer's, and a leader skips ids it has read. It remembers the
-  ids
-  of this epoch, so a request counts only in the epoch that it names; the first entry of the next one names the open
+  ids of this epoch, so a request counts only in the epoch that it names; the first entry of the next one names the open
   ones.
 - A writer that gives up aborts, because others may begin it at any time: it begins, unless it has begun, and appends
-  its
-  abort entry. If that fails now, what was begun is found silent and rolled back, as after a crash.
+  its abort entry. If that fails now, what was begun is found silent and rolled back, as after a crash.
 
 A leader skips requests made under other settings, and all requests while any transaction holds a reservation.
 """

@@ -106,8 +106,7 @@ def constrained(session: Session, changes: Mapping[str, Any]) -> Settings:
     count.
 
     Holds the table's lock, so that nothing is committed meanwhile. If there is no lock, or it is lost, the commits
-    since are
-    checked as well.
+    since are checked as well.
     """
     refuse_unique(session.config, session.settings.changed(**changes), session.url)
     lease, checked = session.lease("settings that the rows must go with"), -1

@@ -462,8 +462,7 @@ class Workspace:
         """Raise `ConstraintError` if written rows have values that other rows have.
 
         Compares with the rows of the snapshot, or, after a round of a rebase, of the state that it was made on. Commits
-        before
-        that are in the state, and later ones are compared at the commit.
+        before that are in the state, and later ones are compared at the commit.
         """
         constraints = self.session.settings.unique_constraints
         stats = self.changes.stats
