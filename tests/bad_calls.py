@@ -509,7 +509,7 @@ class World:
             words.append(word)
         result = Runner().invoke(app, [*words], input="")
         told = [line for line in (result.stderr or result.stdout).splitlines() if line.strip()]
-        text = " / ".join(line for line in told if not line.startswith(("Usage", "Try", "see http")))
+        text = " / ".join(line for line in told if not line.startswith(("Usage", "Try", "see docs/errors.md")))
         ours = result.exit_code == 2 and (text.startswith("lakelatch: ") or "Usage" in (result.stderr or ""))
         return f"exit {result.exit_code}", text.strip("╭─╮│╯╰ "), ours
 

@@ -1,4 +1,4 @@
-"""The words of the commit log: what begin, commit, end and setting say, as values and as bytes."""
+"""The entries of the commit log: begin, commit, end and setting, as values and as bytes."""
 
 from .batches import SOURCES_MAX, Batch, Batches, Landed
 from .begin_requests import BEGINS, BeginRequest

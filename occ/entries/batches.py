@@ -1,12 +1,11 @@
-"""Numbered batches of a source, each of which lands once: what the log remembers of them. Pure.
+"""Numbered batches of a source, each committed once: the log's memory of them. Pure.
 
-    t=0  a query writes its batch 7; the commit lands, and the process dies before it can note that
-    t=1  started again, the query sends batch 7 once more; the log says that 7 has landed, so nothing is done
+    t=0  a query writes its batch 7; the commit is done, and the process dies before it can note that
+    t=1  started again, the query sends batch 7 once more; the log has 7, so nothing is done
 
-The number stands in the commit entry, so a batch lands and is remembered by one write, and every other writer that tries to
-land it reads that first. As transaction identifiers of Delta Lake (``txn`` in its protocol), and of Spark's sinks.
-
-It stands on the timeline too, for a restore: its entry says which batches are the newest now.
+The number is in the commit entry, so one write both commits a batch and remembers it, and every other writer that tries
+to commit it reads that first. As transaction identifiers of Delta Lake (``txn`` in its protocol), and of Spark's sinks.
+The number is on the timeline too, for a restore, whose entry names the batches that are newest then.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from typing import Any, Self
 from ...arguments import brief, number, text
 from ...errors import InputError
 
-SOURCES_MAX = 1000  # that the log remembers; of more, the one that has landed nothing for longest is forgotten
+SOURCES_MAX = 1000  # remembered by the log; with more, the source whose last batch is oldest is forgotten
 _NUMBER_MAX = 2**63 - 1
 _EXTRA = "lakelatch.batch"  # among the extraMetadata of a commit
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch of a source. Numbers grow; one that is not larger than the last that landed has landed.
+    """A batch of a source. Numbers grow; a number not larger than the last committed one counts as committed.
 
     Args:
         source: whose batches are numbered: a streaming query, a loader, one partition of a topic.
@@ -49,7 +48,7 @@ class Batch:
 
     @classmethod
     def of(cls, given: Any) -> Self | None:
-        """From a pair of source and number, or a batch, or None."""
+        """Make a batch from a pair of source and number, a batch, or None."""
         if given is None or isinstance(given, cls):
             return given
         if not isinstance(given, tuple) or len(given) != 2:
@@ -60,7 +59,7 @@ class Batch:
 
     @classmethod
     def told_in(cls, extra: Mapping[str, str]) -> Self | None:
-        """The one that a commit on the timeline says it has landed (`extra`); None where it says of none."""
+        """Read the batch that a commit on the timeline has committed (`extra`); None if there is none."""
         try:
             return cls(*json.loads(extra[_EXTRA])) if _EXTRA in extra else None
         except (ValueError, TypeError, InputError):  # not ours
@@ -68,7 +67,7 @@ class Batch:
 
     @property
     def extra(self) -> dict[str, str]:
-        """What a commit on the timeline says of it."""
+        """The metadata with which a commit on the timeline names its batch."""
         return {_EXTRA: json.dumps([self.source, self.number], ensure_ascii=False)}
 
     def __str__(self) -> str:
@@ -77,7 +76,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """The newest batch of its source that has landed, by the transaction ``instant``."""
+    """The newest committed batch of a source, and the transaction ``instant`` that committed it."""
 
     batch: Batch
     instant: str
@@ -92,7 +91,7 @@ class Landed:
 
 
 class Batches:
-    """Of each source its newest batch, in the order in which they landed."""
+    """The newest committed batch of each source, in the order of their commits."""
 
     __slots__ = ("_landed",)
 
@@ -103,23 +102,26 @@ class Batches:
         return iter(tuple(self._landed.values()))
 
     def last(self, source: str) -> Landed | None:
-        """The newest of a source."""
+        """The newest batch of a source."""
         return self._landed.get(source)
 
     def before(self, batch: Batch | None) -> Landed | None:
-        """What says that a batch has landed: itself, or a later one of its source."""
+        """The batch that shows that this one is committed: itself, or a later one of its source."""
         last = self._landed.get(batch.source) if batch else None
         return last if last and batch and last.batch.number >= batch.number else None
 
     def add(self, batch: Batch, instant: str) -> None:
-        """It has landed."""
+        """Add a committed batch."""
+        # Removed first, so that the source moves to the end and is forgotten last.
         self._landed.pop(batch.source, None)
         self._landed[batch.source] = Landed(batch, instant)
         if len(self._landed) > SOURCES_MAX:
             del self._landed[next(iter(self._landed))]
 
     def take_back(self, instants: Iterable[str], standing: Iterable[Landed] = ()) -> None:
-        """These transactions were undone. Of their sources those are the newest ``standing`` now; the others have landed none."""
+        """Remove undone transactions. Their sources fall back to the ``standing`` batches; a source without one is
+        forgotten.
+        """
         gone, before = set(instants), {each.batch.source: each for each in standing}
         left = ((s, each if each.instant not in gone else before.get(s)) for s, each in self._landed.items())
         self._landed = {source: each for source, each in left if each is not None}

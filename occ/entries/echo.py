@@ -1,14 +1,15 @@
-"""The schema of a commit that landed under a smaller T than one before it, said once more under the largest T.
+"""The echo: a commit's schema, repeated under the largest T if a commit before it has a larger T.
 
-    t=0  A (T=10) begins; B (T=20) begins and lands with the columns of then
-    t=1  A lands with a new column
+    t=0  A (T=10) begins; B (T=20) begins and commits with the columns of then
+    t=1  A commits with a new column
     t=2  Hudi's readers take the schema of the commit with the largest T, which is B's: A's column is not there
 
-So A's log entry names a second instant, empty but for the schema, with a T of its own. One entry, hence both or neither
-land. The echo completes before A does: its column may be seen for a moment without A's rows, never the other way
-round, and who goes back to A's state keeps it.
+So A's log entry names a second instant, empty except for the schema, with a T of its own. One entry, hence both or
+neither are committed. The echo completes before A does: its column may be seen for a moment without A's rows, never the
+other way round, and a restore to A's state keeps it.
 
-Source: the readers of Apache Hudi 1.2.0 (`TableSchemaResolver`) and hudi-rs 0.5, tried (tests/occ/transaction/test_columns.py).
+Source: the readers of Apache Hudi 1.2.0 (`TableSchemaResolver`) and hudi-rs 0.5, tried
+(tests/occ/transaction/test_columns.py).
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from .entries import Commit
 
 
 def echo_of(instant: str, schema: str | None, later: Sequence[Commit], now_s: float, top: str) -> tuple[str, str]:
-    """The name of the echo that a commit needs, or ""; and the largest time from here on.
+    """Return the name of the echo that a commit needs, or "", and the largest time from here on.
 
     Args:
         instant: T of the commit; ``schema`` is the one that it leaves.
-        later: what has landed since it began. Everything before has a smaller T.
+        later: the commits since it began. Everything before has a smaller T.
         top: the largest time so far.
     """
     under, seen = max(((c.schema_under, c.schema) for c in later if c.action in COMMIT_ACTIONS), default=("", None))
@@ -36,8 +37,8 @@ def echo_of(instant: str, schema: str | None, later: Sequence[Commit], now_s: fl
 
 
 def echo(schema: str | None) -> CommitMetadata:
-    """What an echo says."""
-    # Of an operation that may change columns: the JVM passes over the schemas of compactions and clusterings.
+    """The metadata of an echo."""
+    # An operation that may change columns, because the JVM skips the schemas of compactions and clusterings.
     return CommitMetadata(operation="INSERT", schema=schema)
 
 

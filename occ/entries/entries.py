@@ -1,7 +1,7 @@
-"""What the commit log says: the kinds of its entries, and how each is written as JSON and read back. Pure.
+"""The kinds of log entries, and how each is written as JSON and read back. Pure.
 
 The log is the history of transactions. A transaction is open from its begin entry to its commit, rollback or abort.
-Slots are numbered on across epochs, so that two slots always compare.
+Slot numbers continue across epochs, so that two slots always compare.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from .settings import VERSION, Settings
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A transaction has begun; everything before its slot is its snapshot.
+    """The begin of a transaction; everything before its slot is its snapshot.
 
-    ``plan``: of a table service that anybody may execute, what it will do (`service_content.held`). Such a one has no heartbeat
-    until somebody executes it, and silence does not end it, unless its maker ``executes`` it at once: then it lives as
+    ``plan``: the work of a table service that any process may execute (`service_content.held`). A plan has no heartbeat
+    until it is executed, and silence does not end it, unless its maker ``executes`` it at once: then it lives as
     long as an executor does. ``planned_at`` is the slot that the plan was computed at.
-    ``reserved``: what it keeps for itself while it is open. ``first``: slot of the first attempt, where it is another.
-    ``asked``: of one that has asked others to begin it, the id of its requests (`BeginRequest`).
+    ``reserved``: its reservation while it is open. ``first``: slot of the first attempt, if that is another one.
+    ``asked``: the id of its requests to be begun by others, if it made any (`BeginRequest`).
     """
 
     instant: str
@@ -50,7 +50,7 @@ class Begin:
 
     @property
     def waits(self) -> bool:
-        """Whether it is a plan that lives although nobody may be at work on it."""
+        """True for a plan that lives although nobody may be at work on it."""
         return self.plan is not None and not self.executes
 
     @property
@@ -60,7 +60,7 @@ class Begin:
 
     @property
     def claim(self) -> Claim:
-        """How it stands among those who wait for each other."""
+        """Its rank and reservation."""
         return Claim(self.instant, self.age, self.priority, self.reserved)
 
     def fields(self) -> dict[str, Any]:
@@ -89,10 +89,10 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class GroupBegin:
-    """Several transactions have begun by one entry: that of its writer, and those that had asked for it.
+    """The begin of several transactions by one entry: that of its writer, and those of requests.
 
-    The snapshot of each is the state before the entry, and its slot that of the entry; T grows from member to member. A kind of
-    its own, so that earlier versions stop at it.
+    The snapshot of each is the state before the entry, and its slot that of the entry; T grows from member to member. A
+    kind of its own, so that earlier versions stop at it.
     """
 
     members: tuple[Begin, ...]
@@ -111,16 +111,16 @@ class GroupBegin:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A transaction has landed: this entry, and nothing else, makes it so.
+    """The commit of a transaction: this entry alone makes it committed.
 
     ``metadata`` is the plain form of `CommitMetadata` without its schema, or ``side`` names the object that holds it
     and its hash. ``schema`` is the table's from here on (Avro JSON of the data columns). ``blind``: nothing was read.
-    ``undone``: names of instants that leave the timeline with this one. ``named``: T on the timeline where it is another
-    one than ours, as a savepoint bears the time of the commit that it keeps. ``echo``: the name of an empty instant that
-    says ``schema`` once more, for readers who take that of the largest T (`placed`). ``batch``: which it lands.
-    ``standing``: of a restore, the newest batches of those sources whose newest it takes back.
-    ``recent``: the metadata, for as long as its writer has it in memory; no part of the entry. ``place``: among the commits of
-    its entry, where that is a `GroupCommit`.
+    ``undone``: names of instants that leave the timeline with this one. ``named``: T on the timeline if it differs from
+    ours, as a savepoint bears the time of the commit that it keeps. ``echo``: the name of an empty instant that
+    repeats ``schema``, for readers that take that of the largest T (`placed`). ``batch``: the batch that it commits.
+    ``standing``: of a restore, the batches that become the newest of their sources again.
+    ``recent``: the metadata, while its writer has it in memory; no part of the entry. ``place``: its index in a
+    `GroupCommit`.
     """
 
     instant: str
@@ -147,13 +147,13 @@ class Commit:
 
     @property
     def empty(self) -> bool:
-        """Whether it changes no row and claims nothing, as the one that is made with a table."""
+        """True if it changes no row and claims nothing, like the commit made with a table."""
         content = self.metadata
         return content is not None and not self.region and not content.get("stats") and not content.get("replaced")
 
     @property
     def shown(self) -> str:
-        """The name of its instant; "" for one that only takes others away."""
+        """The name of its instant; "" for a commit that only removes others."""
         if self.operation in ("SAVEPOINT_DELETE", "ARCHIVE"):
             return ""
         return file_name(Instant(self.named or self.instant, self.action, "completed", self.completion))
@@ -165,18 +165,18 @@ class Commit:
 
     @property
     def restores(self) -> bool:
-        """Whether it takes commits back, so that no view before it leads to one after it."""
+        """True if it takes commits back, so that no view before it leads to one after it."""
         return self.action == "restore"
 
     def placed(self, *, completion: str, token: int, schema: str | None, echo: str = "") -> Commit:
-        """The entry for one slot: what can only be known there is filled in."""
-        # A service changes no schema, and after a restore it is that of then.
+        """Fill in the values that are known only at the slot."""
+        # A service changes no schema, and a restore brings back an earlier one.
         schema = schema if self.action in COMMIT_ACTIONS else None
         return replace(self, completion=completion, token=token, schema=schema, echo=echo if schema else "")
 
     @property
     def schema_under(self) -> str:
-        """The T that readers find its schema under."""
+        """The T under which readers find its schema."""
         return self.echo.partition("_")[0] or self.instant
 
     def fields(self) -> dict[str, Any]:
@@ -207,10 +207,10 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class GroupCommit:
-    """Several transactions have landed by one entry, one after the other in the order of ``members``.
+    """The commits of several transactions by one entry, in the order of ``members``.
 
-    Each of them counts as a `Commit` does that stands in a slot of its own, right behind the one before it. All have the slot of
-    the entry, and are told apart by their ``place``. A kind of its own, so that earlier versions stop at it.
+    Each of them counts like a `Commit` in a slot of its own, right behind the one before it. All have the slot of
+    the entry, and differ in their ``place``. A kind of its own, so that earlier versions stop at it.
     """
 
     members: tuple[Commit, ...]
@@ -229,9 +229,9 @@ class GroupCommit:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A transaction has ended without landing: ``rollback`` by somebody else, ``abort`` by its own writer.
+    """The end of a transaction without a commit: ``rollback`` by another process, ``abort`` by its own writer.
 
-    ``lost``: of one that another writer beat, what `Table.why` tells of it.
+    ``lost``: details for `Table.why`, if another writer beat it.
     """
 
     kind: str
@@ -262,7 +262,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The epoch ends here."""
+    """The end of the epoch."""
 
     slot: int = -1
 
@@ -274,9 +274,9 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """The epoch begins here, with the state that the one before it ended with.
+    """The begin of the epoch, with the state that the one before it ended with.
 
-    ``last``: the newest commit, which may still have to be published. ``schema``: the table's, where the log tells.
+    ``last``: the newest commit, which may still have to be published. ``schema``: the table's, if the log has it.
     ``batches``: the newest of each source.
     """
 
@@ -307,7 +307,7 @@ Single = Begin | Commit | End | Setting | Close | Open
 
 
 def at_slot(entry: LogEntry, slot: int) -> LogEntry:
-    """The entry as it stands in that slot."""
+    """The entry with its slot filled in."""
     if isinstance(entry, GroupCommit):
         placed = (replace(each, slot=slot, place=place) for place, each in enumerate(entry.members))
         return GroupCommit(tuple(placed), slot)
@@ -317,12 +317,12 @@ def at_slot(entry: LogEntry, slot: int) -> LogEntry:
 
 
 def singly(entry: LogEntry) -> tuple[Single, ...]:
-    """The commits or begins of an entry that holds several; any other entry alone."""
+    """The members of a group entry; any other entry alone."""
     return entry.members if isinstance(entry, GroupCommit | GroupBegin) else (entry,)
 
 
 def encode(entry: LogEntry, epoch: int, slot: int, nonce: str) -> bytes:
-    """The entry's bytes at a slot. ``nonce`` tells two writers of the same words apart."""
+    """The entry's bytes at a slot. ``nonce`` distinguishes equal entries of two writers."""
     head = {"v": VERSION, "kind": entry.kind, "epoch": epoch, "slot": slot, "id": nonce}
     return json.dumps(head | entry.fields(), separators=(",", ":"), ensure_ascii=False).encode()
 
@@ -331,13 +331,13 @@ _JSON = json.JSONDecoder()
 
 
 def decode(body: bytes, path: str) -> LogEntry:
-    """An entry from its bytes. Raises `CorruptTableError` for a torn one, `UnsupportedTableError` for a newer one."""
+    """Decode an entry. Raises `CorruptTableError` for a torn one, `UnsupportedTableError` for a newer one."""
     try:
         text = body.decode()
-        raw, end = _JSON.raw_decode(text)  # `json.loads` looks for blanks around it first
+        raw, end = _JSON.raw_decode(text)  # `json.loads` would first search for blanks around it
         if end != len(text):
             raise ValueError("more follows")
-        if "\\u" in text:  # a text with half a character could not be carried on into the next epoch
+        if "\\u" in text:  # half a surrogate pair could not be carried into the next epoch
             json.dumps(raw, ensure_ascii=False).encode()
         version, kind = raw["v"], raw["kind"]
     except (ValueError, KeyError, TypeError, RecursionError) as e:
@@ -384,9 +384,9 @@ def _begin(raw: dict[str, Any]) -> Begin:
 
 
 def asked_for(raw: dict[str, Any], *, instant: str) -> Begin:
-    """A begin that is not placed yet (`Begin.fields`), as somebody asks for it.
+    """Decode a requested begin, which has no slot yet (`Begin.fields`).
 
-    Raises ValueError, KeyError, TypeError or AttributeError for what is none.
+    Raises ValueError, KeyError, TypeError or AttributeError if it is invalid.
     """
     return _begin({**raw, "T": instant, "slot": 0})
 
@@ -421,9 +421,9 @@ def _commit(raw: dict[str, Any]) -> Commit:
 
 
 def prepared(raw: Any, *, instant: str, slot: int) -> Commit:
-    """A commit that is not placed yet (`Commit.fields`), of a transaction that began in that slot.
+    """Decode a prepared commit, which has no slot yet (`Commit.fields`), of a transaction that began in ``slot``.
 
-    Raises ValueError, KeyError, TypeError or AttributeError for what is none.
+    Raises ValueError, KeyError, TypeError or AttributeError if it is invalid.
     """
     return _commit({**raw, "T": instant, "C": instant, "token": 0, "slot": slot})
 

@@ -1,7 +1,7 @@
-"""What a log entry may say: its fields have their types, its times are times, what it names lies in the table.
+"""The rules for log entries: fields have their types, times are times, names stay inside the table.
 
 An entry is a file that others may have written. Its times become names of files, its names of data files are read and
-deleted, and an error in the middle of that would be no sentence that anybody understands.
+deleted, and an error in the middle of that would be unintelligible.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...hudi.timeline import ACTIONS, is_time, parse
 from .batches import Batch
 from .side_objects import is_side
 
-# Spares a look at the calendar on all but a few days: every entry that is read has one or two times.
+# Avoids parsing the date on all but a few days of a month: every entry that is read has one or two times.
 _SURELY_TIME = re.compile(
     r"(?!0000)[0-9]{4}(?:0[1-9]|1[0-2])(?:0[1-9]|1[0-9]|2[0-8])(?:[01][0-9]|2[0-3])[0-5][0-9][0-5][0-9][0-9]{3}"
 ).fullmatch
@@ -86,7 +86,7 @@ def _aside(value: Any) -> bool:
 
 
 def _held(value: Any) -> bool:
-    """What `service_content.hold` leaves in an entry."""
+    """True for the form that `service_content.hold` leaves in an entry."""
     if isinstance(value, dict) and "side" in value:
         return is_side(value["side"]) and _text(value["sha256"])
     return isinstance(value, dict) and isinstance(value["content"], dict)
@@ -136,7 +136,7 @@ _SEVERAL: _Tests = {
     "members": lambda value: isinstance(value, list) and bool(value) and all(isinstance(each, dict) for each in value),
 }
 _END = _TRANSACTION | {"who": _text, "reason": _text}
-_END_MAY = {"lost": _maybe(lambda value: isinstance(value, dict))}  # `Loss.from_json` looks at the rest
+_END_MAY = {"lost": _maybe(lambda value: isinstance(value, dict))}  # `Loss.from_json` checks the rest
 _FIELDS: dict[str, tuple[_Tests, _Tests]] = {
     "begin": (_BEGIN, _BEGIN_MAY),
     "begins": (_SEVERAL, {}),
@@ -151,7 +151,7 @@ _FIELDS: dict[str, tuple[_Tests, _Tests]] = {
 
 
 def refuse_strange(kind: str, raw: Mapping[str, Any]) -> None:
-    """Raise ValueError for an entry with a field that cannot be; KeyError for one that lacks a field."""
+    """Raise ValueError for an entry with an invalid field; KeyError if it lacks a field."""
     must, may = _FIELDS[kind]
     for name, fits in must.items():
         if not fits(raw[name]):
@@ -171,7 +171,7 @@ def refuse_strange(kind: str, raw: Mapping[str, Any]) -> None:
 
 
 def _refuse_outside_if_any(content: Mapping[str, Any] | None, kept: Mapping[str, Any] | None) -> None:
-    """Most entries keep no content of a service, and begin entries none at all; where many write, each reads all of them."""
+    """Check only what is there: most entries keep no content of a service, and every writer reads all entries."""
     if content:
         refuse_outside(content)
     if kept and (more := kept.get("content")):
@@ -179,7 +179,7 @@ def _refuse_outside_if_any(content: Mapping[str, Any] | None, kept: Mapping[str,
 
 
 def content_of(body: bytes) -> dict[str, Any]:
-    """The content in the bytes of a side object. Raises ValueError when it cannot be understood."""
+    """Decode the content of a side object. Raises ValueError if it is unintelligible."""
     try:
         content: dict[str, Any] = json.loads(body)
     except RecursionError as error:
@@ -189,7 +189,7 @@ def content_of(body: bytes) -> dict[str, Any]:
 
 
 def refuse_outside(content: Any) -> None:
-    """Raise ValueError when a content (`service_content`, `CommitMetadata.to_json`) names a file outside of the table."""
+    """Raise ValueError if a content (`service_content`, `CommitMetadata.to_json`) names a file outside of the table."""
     try:
         for path in _places(content):
             if lies_outside(path):

@@ -1,4 +1,4 @@
-"""How large a table's files are to become: what its settings say, else its properties by Hudi's names, else a default."""
+"""The target sizes of a table's files: from its settings, else its properties by Hudi's names, else a default."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from .settings import Settings
 
 TARGET_BYTES = 120 << 20  # Apache Hudi's hoodie.parquet.max.file.size
-# Its hoodie.parquet.small.file.limit is 100 MiB there: each insert of a few rows then writes a file of up to that size anew.
-# A file of 4 MiB is written in a moment, and clustering joins what is larger.
+# Hudi's hoodie.parquet.small.file.limit is 100 MiB: each insert of a few rows then rewrites a file of up to that size.
+# A file of 4 MiB is rewritten in a moment, and clustering joins larger ones.
 SMALL_BYTES = 4 << 20
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 _TARGET, _SMALL = "hoodie.parquet.max.file.size", "hoodie.parquet.small.file.limit"
@@ -22,17 +22,17 @@ _TARGET, _SMALL = "hoodie.parquet.max.file.size", "hoodie.parquet.small.file.lim
 
 @dataclass(frozen=True, slots=True)
 class FileSizes:
-    """New rows of an upsert join a file of less than ``small`` bytes, until it has ``target`` bytes; 0: none."""
+    """The sizes: new rows of an upsert join a file of less than ``small`` bytes, up to ``target`` bytes; 0: none."""
 
     target: int = TARGET_BYTES
     small: int = SMALL_BYTES
 
     @classmethod
     def of(cls, settings: Settings, config: TableConfig) -> FileSizes:
-        """Those of a table.
+        """The sizes of a table.
 
         Raises:
-            ConfigError: a property is no number, and no setting stands in its place.
+            ConfigError: a property is no number, and no setting overrides it.
         """
         target = settings.target_file_bytes
         if target is None:
@@ -54,4 +54,4 @@ def _told(config: TableConfig, key: str, setting: str, default: int, *, least: i
             f"Correct it, or set {setting}, which comes before it",
             setting=setting,
         )
-    return max(found, 0)  # to Hudi all small limits that are not positive say that no file is small
+    return max(found, 0)  # for Hudi every limit that is not positive means that no file is small

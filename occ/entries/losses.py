@@ -1,7 +1,7 @@
-"""What the abort entry of a transaction that lost keeps of it, so that `Table.why` can tell the story later. Pure.
+"""The details of a loss, kept in the abort entry for `Table.why`. Pure.
 
-Written with the abort, so it costs no request. Bounded: of a wide transaction some file groups are left out, and the entry
-says so.
+Written with the abort, so it costs no request. Bounded: for a wide transaction some file groups are left out, and the
+entry says so.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NUMBERS = ("files", "rows", "bytes", "rounds", "same_rows")
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What a transaction did to the rows of one file group."""
+    """The changes of a transaction to the rows of one file group."""
 
     inserts: int = 0
     updates: int = 0
@@ -34,12 +34,12 @@ class Changed:
 
     @classmethod
     def of(cls, stat: Mapping[str, Any]) -> Changed:
-        """From the plain values of a write statistic (`WriteStat`)."""
+        """Make it from the plain values of a write statistic (`WriteStat`)."""
         return cls(*(stat.get(f"num_{name}", 0) for name in ("inserts", "updates", "deletes", "writes")))
 
     @property
     def before(self) -> int:
-        """How many rows the file group had before."""
+        """The number of rows that the file group had before."""
         return self.rows - self.inserts + self.deletes
 
 
@@ -49,17 +49,17 @@ class Loss:
 
     Attributes:
         winner, winner_op, winner_writer, rule: as its `ConflictError` named them.
-        overlap: file groups (or record keys) that the error named, as text, 20 at most.
-        writes, reads: what it wrote and read.
-        changed: what it did to the rows of its file groups.
+        overlap: file groups (or record keys) named by the error, as text, 20 at most.
+        writes, reads: its write set and read set.
+        changed: its changes to the rows of its file groups.
         isolation: the level in force for it.
-        files, rows, bytes: what it had written in vain.
+        files, rows, bytes: the wasted writes.
         took_s: seconds from its T to its abort.
-        rounds: how often it had merged again what others changed.
-        merges: it could merge again, where the setting ``rebase`` lets it.
-        same_rows: rows that are known to be changed by both.
-        early: it gave way before its commit.
-        cut: there was more than is kept here.
+        rounds: the number of its rebase rounds.
+        merges: it could merge again, if the setting ``rebase`` allows it.
+        same_rows: rows known to be changed by both.
+        early: it yielded before its commit.
+        cut: some details were left out.
     """
 
     winner: str
@@ -83,14 +83,14 @@ class Loss:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any], writes: WriteSet, reads: ReadSet, **more: Any) -> Loss:
-        """Of the facts of a `ConflictError`; ``more`` are attributes."""
+        """Make it from the facts of a `ConflictError`; ``more`` are attributes."""
         texts = {name: facts.get(name, "") for name in ("winner", "winner_op", "winner_writer", "rule")}
         same, early = facts.get("same_rows", 0), facts.get("early", False)
         overlap = tuple(map(str, facts.get("overlap", ())))
         return cls(**texts, overlap=overlap, writes=writes, reads=reads, same_rows=same, early=early, **more)
 
     def with_files(self, stats: Iterable[WriteStat]) -> Loss:
-        """The same, with the files that it had written."""
+        """Add the files that it had written."""
         stats = list(stats)
         changed = {
             FileGroupId(each.partition, each.file_id): Changed(
@@ -107,7 +107,7 @@ class Loss:
         )
 
     def bounded(self, lost_on: Collection[FileGroupId]) -> Loss:
-        """The same, as small as an entry may be; what it lost on stays."""
+        """Reduce it to the size allowed in an entry; the groups it lost on stay."""
         first = frozenset(lost_on)
 
         def few(groups: Collection[FileGroupId]) -> frozenset[FileGroupId]:
@@ -117,7 +117,7 @@ class Loss:
             return frozenset(kept)
 
         def near(region: Region) -> Region:
-            # A region that is larger than it was would be a claim that nobody made, so some of it is left out.
+            # Names are left out rather than the region widened, because a wider one would claim more than was claimed.
             names = region.partitions
             if len(names) <= _PARTITIONS_MAX:
                 return region
@@ -175,7 +175,7 @@ class Loss:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Loss:
-        """The reverse of `to_json`; `ValueError`, `KeyError` or `TypeError` for what cannot be."""
+        """The reverse of `to_json`; `ValueError`, `KeyError` or `TypeError` for invalid values."""
         texts = {name: value[name] for name in _TEXTS}
         numbers = {name: value[name] for name in _NUMBERS}
         if not all(type(each) is str for each in (*texts.values(), *value["overlap"])):

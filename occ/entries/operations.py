@@ -10,10 +10,10 @@ from ...hudi.timeline import State
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """How one kind of write appears on the timeline, and whether it reads nothing of the table (blind).
+    """One kind of write: how it appears on the timeline, and whether it reads nothing of the table (blind).
 
-    ``announced``: states in which its pending instant stands there, as files without content. ``service``: it changes
-    no row, and says itself what it depends on.
+    ``announced``: states of its pending instant, as files without content. ``service``: it changes no row, and declares
+    its dependencies itself.
     """
 
     action: str
@@ -33,7 +33,7 @@ OPERATIONS = {
     "delete_partition": Operation("replacecommit", "DELETE_PARTITION"),
 }
 
-# Begun by `services`, `savepoint` and `restore` only. The pending instants of plans have content.
+# Only `services`, `savepoint` and `restore` begin these. The pending instants of plans have content.
 SERVICES = {
     "clean": Operation("clean", "CLEAN", announced=(), service=True),
     "archive": Operation("archive", "ARCHIVE", announced=(), service=True),

@@ -1,8 +1,8 @@
-"""Requests: what who waits for the table's lock puts beside the log, so that the holder may commit for it.
+"""Commit requests, put beside the log by writers that wait for the lock, so that its holder may commit for them.
 
-A request is a hint. It may be lost, late, doubled, stale, torn or hostile: nobody relies on it, and what counts is the entry of
-the log alone. It is put when all files of its transaction are written, so that its commit is whole even if its writer dies. It
-stands for itself: a later one of the same transaction takes nothing back of it.
+A request is a hint. It may be lost, late, doubled, stale, torn or hostile: nobody relies on it, and only the entry in
+the log counts. It is put after all files of its transaction are written, so that its commit is whole even if its writer
+dies. Requests are independent: a later one of the same transaction revokes nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...hudi.timeline import COMMIT_ACTIONS, is_time
 from .entries import Commit, prepared
 
 REQUESTS = ".hoodie/.lakelatch/requests"
-REQUEST_BYTES = 256 * 1024  # of one at most, and of all that one entry takes
+REQUEST_BYTES = 256 * 1024  # the limit of one, and of all that one entry takes
 _NOT_UNDERSTOOD = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
@@ -26,13 +26,13 @@ class Request:
     """A prepared commit, and everything that its validation needs.
 
     Attributes:
-        commit: the entry, but for what is only known at its slot.
-        round: how often it was merged again.
-        base: slot of the begin entry; what has landed since then is in its way or not.
-        since: up to that slot it has been merged with that.
+        commit: the entry, without what is known only at its slot.
+        round: the number of its rebase rounds.
+        base: slot of the begin entry; the commits since then may conflict.
+        since: slot up to which it was merged with those.
         reads: its read set.
         isolation: the level that its writer raised the table's to; None: that of the table.
-        began, wanted: the table's schema at its begin, and the one that it writes.
+        began, wanted: the table's schema at its begin, and the schema that it writes.
         size: of its bytes.
     """
 
@@ -53,11 +53,11 @@ class Request:
 
     @property
     def path(self) -> str:
-        """Where it lies."""
+        """The path of the request."""
         return f"{REQUESTS}/{self.instant}-{self.round}"
 
     def to_bytes(self) -> bytes:
-        """A checksum, and plain values as JSON."""
+        """Encode it: a checksum, and plain values as JSON."""
         wanted = {} if self.wanted == self.began else {"wanted": self.wanted}
         body = {
             "v": 1,
@@ -75,13 +75,13 @@ class Request:
 
     @classmethod
     def from_bytes(cls, body: bytes) -> Self | None:
-        """The reverse; None for what is torn, of another version, or cannot be."""
+        """Decode a request; None if it is torn, invalid or of another version."""
         digest, _, text = body.partition(b"\n")
         if len(body) > REQUEST_BYTES or hashlib.sha256(text).hexdigest().encode() != digest:
             return None
         try:
             raw = json.loads(text)
-            json.dumps(raw, ensure_ascii=False).encode()  # half a character could not stand in the log
+            json.dumps(raw, ensure_ascii=False).encode()  # half a surrogate pair cannot be written to the log
             return cls._of(raw, len(body)) if raw["v"] == 1 else None
         except _NOT_UNDERSTOOD:
             return None

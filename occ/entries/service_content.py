@@ -1,13 +1,13 @@
-"""What a table service wants or has done, as values: the content of plans, and the instants that Hudi's readers see.
+"""The plan or result of a table service, as values: the content of plans, and the instants that Hudi's readers see.
 
     clean       the files that go, and the first commit that stays readable
     savepoint   the files that stay, and the commit whose state they are
-    restore     the commit that the table went back to; what it took back stands in the entry itself
+    restore     the commit that the table went back to; the entry itself has the undone instants
     archive     the names of the instants that leave the active timeline
     clustering  the files that are read, by the file group that takes their rows
     compaction  the base file and the log files of each file group; a log compaction also which commits it takes over
 
-A content is a dictionary of plain values. A small one stands in the log entry, a large one in a side object that is
+A content is a dictionary of plain values. A small one is in the log entry, a large one in a side object that is
 written and read back first, and that the entry names with its hash. ``slices`` are names of data files by partition.
 """
 
@@ -41,7 +41,7 @@ Content = dict[str, Any]
 
 
 def hold(store: Store, instant: str, content: Content, *, inline_bytes: int = INLINE_BYTES) -> dict[str, Any]:
-    """What a log entry says of a content: all of it, or where it is if it takes more than ``inline_bytes``."""
+    """The form of a content in a log entry: all of it, or its place if it takes more than ``inline_bytes``."""
     body = json.dumps(content, separators=(",", ":")).encode()
     if len(body) <= inline_bytes:
         return {"content": content}
@@ -50,7 +50,7 @@ def hold(store: Store, instant: str, content: Content, *, inline_bytes: int = IN
 
 
 def held(store: Store, kept: Mapping[str, Any]) -> Content:
-    """The reverse of `hold`. Raises `CorruptTableError` when the side object is gone or altered."""
+    """The reverse of `hold`. Raises `CorruptTableError` if the side object is gone or altered."""
     if "content" in kept:
         content: Content = kept["content"]
         return content
@@ -88,7 +88,7 @@ def paths_of(content: Mapping[str, Any]) -> list[str]:
 
 
 def extent(content: Mapping[str, Any]) -> int:
-    """How many files, or archived instants, a content names."""
+    """The number of files, or archived instants, that a content names."""
     return len(content["archived"] if "archived" in content else paths_of(content))
 
 
@@ -108,7 +108,7 @@ def instant_body(store: Store, commit: Commit) -> bytes:
 
 
 def plan_body(store: Store, begin: Begin) -> bytes:
-    """The requested instant of a plan, to be put whole in one write: half of one breaks JVM readers."""
+    """The requested instant of a plan, to be put whole in one write: a partial one breaks JVM readers."""
     assert begin.plan is not None
     content = held(store, begin.plan)
     if begin.action == "clean":

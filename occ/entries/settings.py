@@ -1,4 +1,4 @@
-"""The settings that all writers of one table share. They live in the commit log, so all writers agree."""
+"""The settings shared by all writers of one table. They are kept in the commit log, so all writers agree."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ...locks import shown
 from ...locks.lock_url import LEASE_S_MAX, LEASE_S_MIN
 from ...streams import Stream
 
-VERSION = 1  # of the log's entries, and of what a writer has to know of them
+VERSION = 1  # of the log's entries, and of the features a writer has to know
 OFF, DIRECT, TRANSACTIONAL, ASYNC = EARLY = ("off", "direct", "transactional", "async")  # early conflict detection
-_FILE_BYTES = {"target_file_bytes": 1024, "small_file_bytes": 0}  # at least
+_FILE_BYTES = {"target_file_bytes": 1024, "small_file_bytes": 0}  # the smallest allowed
 _FILE_BYTES_MAX = 1 << 40
 _WHOLE, _YES_NO = ("log_epochs", "min_version", "generation"), ("unique_keys", "rebase", "group_commit")
 _WORDS = ("lock", "strategy", "isolation", "early_conflict_detection", "ties")
@@ -27,7 +27,7 @@ _SECONDS = ("lease_s", "lock_wait_s", "yield_wait_s", "reservation_s", "heartbea
 _SECONDS_MAX = 365 * 86400
 _PARTIAL_UPDATE = {"*": "last_non_null"}  # of all columns
 _ARCHIVE_ABOVE = 500
-# Left out of entries where they say nothing, so that earlier versions of this library read the tables that have none.
+# Left out of entries at their defaults, so that earlier versions of this library can read tables that do not use them.
 _NEW: dict[str, Any] = {
     "merge": (),
     "ties": "last",
@@ -39,7 +39,7 @@ _NEW: dict[str, Any] = {
 }
 OWN_LOCK = "table"
 NO_LOCK = "none://"
-_SHARED_WITH_JVM = frozenset({"key", "jvm", "layout"})  # options of a lock URL that only such a lock has
+_SHARED_WITH_JVM = frozenset({"key", "jvm", "layout"})  # options of a lock URL that mean a lock shared with the JVM
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class Settings:
             )
 
     def _settle_columns(self) -> None:
-        """A log entry and a caller give lists, or one name."""
+        """Normalize the column settings: a log entry and a caller give lists, or one name."""
         names = self.statistics
         if names is not None and names != "all":
             object.__setattr__(self, "statistics", (names,) if isinstance(names, str) else tuple(names))
@@ -221,14 +221,14 @@ class Settings:
         made.refuse_names(changes)
         if (
             "lease_s" in changes and not LEASE_S_MIN <= made.lease_s <= LEASE_S_MAX
-        ):  # what is stored is refused by the lock
+        ):  # a stored value is refused by the lock instead
             raise ConfigError(
                 f"lease_s is {made.lease_s:g}, must be between {LEASE_S_MIN:g} and {LEASE_S_MAX:g} (a day), as for every lock"
             )
         return made
 
     def refuse_names(self, changed: Collection[str]) -> None:
-        """Raise `ConfigError` when one of these settings names what no column can be called."""
+        """Raise `ConfigError` if one of these settings names a column that cannot exist."""
         columns = {
             "unique_constraints": chain(*self.unique_constraints),
             "statistics": () if isinstance(self.statistics, str) else self.statistics or (),
@@ -243,11 +243,11 @@ class Settings:
 
     @property
     def shared_with_jvm(self) -> tuple[str, ...]:
-        """The options of the lock's URL that say that JVM writers, who do not read the log, take it as well."""
+        """The options of the lock's URL that mean that JVM writers, which do not read the log, take it as well."""
         return tuple(sorted(_SHARED_WITH_JVM & lock_options(self.lock)))
 
     def refuse_older_versions(self, table: str) -> None:
-        """Raise `UnsupportedTableError` when the table wants newer writers than this one."""
+        """Raise `UnsupportedTableError` if the table requires newer writers than this one."""
         if self.min_version > VERSION:
             raise UnsupportedTableError(
                 f"{table} may be written by version {self.min_version} of the log's format and later only, and this "
@@ -257,7 +257,7 @@ class Settings:
             )
 
     def refuse_others(self, table: str, **wanted: Any) -> None:
-        """Raise `ConfigError` with both values when a writer is configured otherwise than the table."""
+        """Raise `ConfigError` with both values if a writer's configuration differs from the table's."""
         for name, value in wanted.items():
             ours = shown(self.lock) if name == "lock" else getattr(self, name)
             if value is not None and value != getattr(self, name):
@@ -275,7 +275,7 @@ def lock_options(lock: str) -> set[str]:
 
 
 def _refuse_type(name: str, value: Any) -> None:
-    """What a caller gives must be of the setting's own type: 2.5 buckets would be two for one writer and none for another."""
+    """Raise unless a value has the setting's own type: 2.5 buckets would be two for one writer and none for another."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     if name in ("bucket_count", "archive_above", *_FILE_BYTES):
         fits, wanted = value is None or whole, "a whole number, or None"
@@ -299,7 +299,7 @@ def _refuse_type(name: str, value: Any) -> None:
 
 
 def _merged(value: Any) -> bool:
-    """Whether it is what `Settings.merge` takes; an entry of the log has pairs."""
+    """Return whether `Settings.merge` accepts it; an entry of the log has pairs."""
     if isinstance(value, str):
         return value == "partial_update"
     pairs = list(value.items()) if isinstance(value, Mapping) else value
@@ -309,6 +309,6 @@ def _merged(value: Any) -> bool:
 
 
 def _columns(value: Any) -> bool:
-    """Whether it is the name of a column, or a list of names."""
+    """Return whether it is the name of a column, or a list of names."""
     names = [value] if isinstance(value, str) else value
     return isinstance(names, Sequence) and all(isinstance(each, str) and each for each in names)

@@ -1,7 +1,7 @@
-"""Side objects: what is too large for a log entry lies beside the log, and the entry names it with its hash.
+"""Side objects: content too large for a log entry is stored beside the log, and the entry names it with its hash.
 
-One is written and read back before the entry that names it. The name begins with T of its transaction, so that it can be
-found when that is over.
+A side object is written and read back before the entry that names it. Its name begins with T of its transaction, so
+that it can be found when that is over.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from ...errors import StorageError
 from ...storage import Store, secured
 
 SIDES = ".hoodie/.lakelatch/sides"
-INLINE_BYTES = 64 * 1024  # of a content in the entry itself, which every writer reads; a larger one lies aside
+INLINE_BYTES = 64 * 1024  # the largest content in the entry itself, which every writer reads
 _PIECE_BYTES = 1 << 20
 
 
 def is_side(path: Any) -> bool:
-    """Whether it is the path of a side object."""
+    """Return whether it is the path of a side object."""
     name = path.removeprefix(f"{SIDES}/") if type(path) is str else ""
     return bool(name) and name != path and "/" not in name
 
 
 def put_aside(store: Store, name: str, pieces: Iterable[bytes]) -> tuple[str, str]:
-    """Write a side object of that name. Returns its path and its hash.
+    """Write a side object of that name; return its path and its hash.
 
     Raises:
-        StorageError: it does not stand there whole.
+        StorageError: it could not be stored whole.
     """
     path, written, size = f"{SIDES}/{name}", hashlib.sha256(), 0
     with store.create(path) as new:
@@ -39,7 +39,7 @@ def put_aside(store: Store, name: str, pieces: Iterable[bytes]) -> tuple[str, st
         put = new.publish()
     kept = put.done or secured(store, path).done
     digest = written.hexdigest()
-    # Read back: the name may have been there already, and an answer may have been lost.
+    # Read back: the name may have existed already, and a reply may have been lost.
     if not kept or _stored_hash(store, path, size) != digest:
         raise StorageError(
             f"{store.url}: the side object {path} could not be written; nothing landed, try again", path=path
@@ -48,7 +48,7 @@ def put_aside(store: Store, name: str, pieces: Iterable[bytes]) -> tuple[str, st
 
 
 def _stored_hash(store: Store, path: str, size: int) -> str | None:
-    if size <= _PIECE_BYTES:  # one request, where a stream takes two
+    if size <= _PIECE_BYTES:  # one request; a stream takes two
         stored = store.get(path)
         return None if stored is None else hash_of([stored.body])
     try:
@@ -59,13 +59,13 @@ def _stored_hash(store: Store, path: str, size: int) -> str | None:
 
 
 def read_aside(store: Store, path: str, digest: str) -> bytes | None:
-    """The bytes of a side object, or None when it is gone or altered."""
+    """The bytes of a side object; None if it is gone or altered."""
     stored = store.get(path)
     return None if stored is None or hash_of([stored.body]) != digest else stored.body
 
 
 def hash_of(pieces: Iterable[bytes]) -> str:
-    """SHA-256 in hexadecimal."""
+    """The SHA-256 in hexadecimal."""
     found = hashlib.sha256()
     for piece in pieces:
         found.update(piece)

@@ -1,8 +1,8 @@
 """Values that no two rows may share, as commits carry them: 64 bits for each, collected while files are written.
 
-a file      hashes of the keys it inserts and of the values under each unique constraint that it writes
-a commit    all of its files' together, sorted, as differences: about 6 bytes for each of a million
-its entry   the spans; the hashes beside them when they are few, else in a side object that is seldom read
+- a file: hashes of the keys it inserts and of the values under each unique constraint that it writes
+- a commit: those of all its files, sorted, as differences: about 6 bytes for each of a million
+- its entry: the spans; the hashes beside them if they are few, else in a side object that is seldom read
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ...storage import Store
 from .side_objects import read_aside
 
 Hashes = npt.NDArray[np.uint64]
-_INLINE_BYTES = 8192  # of packed hashes; every writer reads the entries that land beside it
+_INLINE_BYTES = 8192  # of packed hashes; every writer reads the entries committed beside its own
 _FEW = 32
 _SPAN_CHARS = 64
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -43,14 +43,14 @@ class Hashed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileFacts:
-    """What a commit says of one of its files beyond Hudi's counts: statistics (`statistics.encoded`), values by name."""
+    """The facts of one file beyond Hudi's counts: statistics (`statistics.encoded`), values by name."""
 
     statistics: bytes
     values: Mapping[str, Hashed]
 
 
 def hashed_keys(keys: pa.Array) -> Hashed | None:
-    """Of record keys; None of none."""
+    """The hashes of record keys; None if there are none."""
     return _hashed(keys, wide_hashes(keys)) if len(keys) else None
 
 
@@ -60,7 +60,7 @@ def _hashed(texts: pa.Array, hashes: Hashes) -> Hashed:
 
 
 def joined(pieces: Iterable[Hashed | None]) -> Hashed | None:
-    """All of them as one."""
+    """All pieces as one; None if there are none."""
     found = [each for each in pieces if each is not None]
     if len(found) < 2:
         return found[0] if found else None
@@ -69,7 +69,7 @@ def joined(pieces: Iterable[Hashed | None]) -> Hashed | None:
 
 
 def without(values: Hashed, others: Hashed | None) -> Hashed | None:
-    """Those that are not among the others."""
+    """The values that are not among the others; None if none are left."""
     if others is None:
         return values
     left = values.hashes[~np.isin(values.hashes, others.hashes)]
@@ -77,7 +77,7 @@ def without(values: Hashed, others: Hashed | None) -> Hashed | None:
 
 
 def keys_in(partition: str, keys: Hashed) -> Hashed:
-    """Record keys as they count: one may stand once in each partition."""
+    """Salt record keys by their partition: a key may exist once in each partition."""
     return Hashed(keys.low, keys.high, keys.hashes ^ _salt(partition))
 
 
@@ -90,12 +90,12 @@ def _salt(partition: str) -> np.uint64:
 
 
 def name_of(constraint: Sequence[str]) -> str:
-    """How a constraint is called in entries and messages."""
+    """The name of a constraint in entries and messages."""
     return ", ".join(constraint)
 
 
 def constraint_values(rows: pa.Table, constraint: Sequence[str]) -> Hashed | None:
-    """The values that the rows have under a constraint; rows with a null in it have none."""
+    """The values of the rows under a constraint; rows with a null in it have none."""
     columns = [rows.column(name) for name in constraint]
     if any(column.null_count for column in columns):
         valid = functools.reduce(pc.and_, [column.is_valid() for column in columns])
@@ -135,7 +135,7 @@ def refuse_type(name: str, kind: pa.DataType) -> None:
 
 
 def together(files: Iterable[tuple[str, Mapping[str, Hashed]]]) -> dict[str, Values]:
-    """What all files of a transaction wrote, by name; each comes with its partition."""
+    """Combine the values written to all files of a transaction, by name; each file comes with its partition."""
     spans: dict[str, dict[str, tuple[str, str]]] = {}
     pieces: dict[str, list[Hashes]] = {}
     for partition, found in files:
@@ -162,7 +162,7 @@ def _sorted(pieces: list[Hashes]) -> Hashes:
 
 
 def pack(hashes: Hashes) -> bytes:
-    """Sorted hashes as differences of equal width, which stands in front; of a few as they are, after a zero."""
+    """Pack sorted hashes as differences of equal width, which is the first byte; a few as they are, after a zero."""
     if len(hashes) < _FEW:
         return b"\0" + hashes.astype("<u8", copy=False).tobytes()
     steps = np.diff(hashes, prepend=np.uint64(0)).astype("<u8", copy=False)
@@ -184,7 +184,7 @@ def unpack(packed: bytes) -> Hashes:
 
 
 def to_entry(values: Mapping[str, Values], put_aside: Callable[[bytes], dict[str, str]]) -> dict[str, Any]:
-    """Plain values for a log entry. ``put_aside`` stores bytes and says where, with their hash."""
+    """Plain values for a log entry. ``put_aside`` stores bytes and returns their place, with their hash."""
     plain: dict[str, Any] = {}
     for name, each in values.items():
         packed = pack(each.hashes())
@@ -206,7 +206,7 @@ def from_entry(store: Store, plain: Mapping[str, Any]) -> dict[str, Values]:
 
 
 def _stored(store: Store, plain: Mapping[str, Any]) -> Hashes | None:
-    # Of None any value may be among them: whoever meets it runs again, and then it is part of the snapshot.
+    # None stands for any value: a writer that meets it runs again, and then the values are part of its snapshot.
     try:
         if "hashes" in plain:
             return unpack(base64.b64decode(plain["hashes"]))

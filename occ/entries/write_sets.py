@@ -1,4 +1,4 @@
-"""The write sets of commits that have landed, as their log entries tell them."""
+"""The write sets of commits, from their log entries."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from .value_hashes import from_entry
 
 
 def write_set_of(store: Store, commit: Commit, plain: Mapping[str, Any]) -> WriteSet:
-    """The write set of a commit that has landed, from the plain values of its metadata.
+    """The write set of a commit, from the plain values of its metadata.
 
-    Read under the lock once for each candidate, so no more of the metadata is decoded than this needs.
+    Read under the lock once for each candidate, so it decodes no more of the metadata than it needs.
     """
     stats = plain.get("stats", ())
     appended = frozenset(FileGroupId(s["partition"], s["file_id"]) for s in stats if s.get("log_files"))
     others = {FileGroupId(s["partition"], s["file_id"]) for s in stats if not s.get("log_files")}
     if "replaced" in plain:
         others |= {FileGroupId(p, f) for p, ids in plain["replaced"].items() for f in ids}
-    groups = appended | others if others else appended  # the same set, so that nobody has to compare them
+    groups = appended | others if others else appended  # the same set object, so that nobody has to compare them
     appended -= others
     if "slices" in plain:
         groups |= groups_of(plain)
@@ -35,7 +35,7 @@ def write_set_of(store: Store, commit: Commit, plain: Mapping[str, Any]) -> Writ
 
 
 class InEntry(Mapping[FileGroupId, FileStatistics]):
-    """Statistics of a commit's files, looked up and decoded when a condition asks for them."""
+    """Statistics of a commit's files, decoded when a condition asks for them."""
 
     def __init__(self, stats: Sequence[Mapping[str, Any]]) -> None:
         self._stats = stats
@@ -47,7 +47,7 @@ class InEntry(Mapping[FileGroupId, FileStatistics]):
     def __getitem__(self, group: FileGroupId) -> FileStatistics:
         try:
             return FileStatistics.from_json(self._plain[group])
-        except (AttributeError, TypeError, ValueError) as e:  # what cannot be understood excludes nothing
+        except (AttributeError, TypeError, ValueError) as e:  # unintelligible statistics exclude nothing
             raise KeyError(group) from e
 
     def __iter__(self) -> Iterator[FileGroupId]:

@@ -3,11 +3,10 @@
     write    put a marker before every data file; one name for each (file group, T), created exclusively
              (first and last, without the lock: wait for writers of higher rank that have reserved the file groups)
     commit   take the lock; read the log to its head, with the newest commit published;
-             rolled back meanwhile? a conflicting commit? lease still held?
-             only outdated merges conflict: give the lock back, merge again (`occ.rebase`), start over
-             append commit(T, C), the commit point; slot taken: start over
-             (if the lock was busy, commits of writers waiting for it go into the same entry, see `together`)
-             publish; give the lock back; remove markers and heartbeat
+             rolled back meanwhile? a conflicting commit? lease still held? only outdated merges conflict: give the lock
+             back, merge again (`occ.rebase`), start over append commit(T, C), the commit point; slot taken: start over
+             (if the lock was busy, commits of writers waiting for it go into the same entry, see `together`) publish;
+             give the lock back; remove markers and heartbeat
 
 Begin and abort belong to `Attempt`.
 """
@@ -166,8 +165,7 @@ class Landing:
             t=2  W tries to append its abort entry, and reads that it is committed
 
         Delete W's files only behind its own abort entry. If that entry could not be written, the commit may still
-        happen.
-        An interrupt may arrive at any moment, also after the commit; raise it in every case.
+        happen. An interrupt may arrive at any moment, also after the commit; raise it in every case.
         """
         attempt = self._attempt
         error = attempt.explained(error)
@@ -216,9 +214,7 @@ class Landing:
         return self._attempt.abort(reason, abandon=self._workspace.abandon, lost=lost)
 
     def _end_without(self, reason: str) -> None:
-        """Abort with nothing to commit; raise if it was rolled back, since cleaning may have removed files of its
-        snapshot.
-        """
+        """Abort with nothing to commit; raise if it was rolled back, since cleaning may have removed files of its snapshot."""
         if self.abort(reason) is None:
             raise ended_by_others(self._attempt)
 
@@ -430,9 +426,7 @@ class Landing:
         return True
 
     def _drop_unfinished(self) -> None:
-        """Delete announced files that are not part of the commit: a failed task left them, and they must not become
-        visible.
-        """
+        """Delete announced files that are not part of the commit: a failed task left them, and they must not become visible."""
         wanted, session, instant = self._workspace.changes.paths(), self._attempt.session, self._attempt.instant
         record = session.records.get(instant)
         known = record is not None and record.complete

@@ -31,8 +31,7 @@ def read_requests(
     """Read the requests of the ``wanted`` transactions, oldest first, at most as many as fit into one entry.
 
     Requests already in memory (``here``) come first and are not read. Flush notes (`note_flushed`) are deleted, except
-    the
-    one of the entry whose first commit is ``newest``.
+    the one of the entry whose first commit is ``newest``.
     """
     known: list[Request] = []
     chosen: list[str] = []

@@ -127,8 +127,7 @@ class CommitValidator:
             began, wanted: the table's schema at its begin, and the schema that it writes.
             repeatable: the work it can merge again instead of losing.
             since: commits below this slot were compared and merged already. Compare them only for the keys it inserts
-                now: merging
-                again may have turned updates into inserts.
+                now: merging again may have turned updates into inserts.
         """
         settings, staged, me = state.settings, self._staged, state.open[instant]
         self._refuse_new_promises(settings, instant)

@@ -1,4 +1,4 @@
-"""Who is alive: heartbeats, markers, readers' leases, and the rollback of writers that are dead."""
+"""Signs of life: heartbeats, markers, readers' leases, and the rollback of dead writers."""
 
 from .epoch_pruner import Pruner
 from .heartbeat import HEARTBEATS, HeartbeatObserver, HeartbeatSender, beat_age_s, heartbeat_path, lag_s

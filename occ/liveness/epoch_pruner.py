@@ -1,17 +1,17 @@
-"""Old epochs of the commit log go when nothing needs them.
+"""Remove old epochs of the commit log when nothing needs them.
 
-An epoch may go when nothing that is open began in it or in an earlier one (its candidates lie there), and what it
-committed is on the timeline or older than it. A put of a zombie into an emptied slot counts for nothing: whoever appends
-or reads looks up the newest epoch (`python -m tests.model --traces` prints the schedules). So a folder may be emptied by
-several at once, be left half, or come to life again with a zombie's entry, and the next one goes on.
+An epoch may go when no open transaction began in it or earlier (its candidates are there), and its commits are on the
+timeline or older than it. A zombie's put into an emptied slot does not count: every append and every read checks for
+the newest epoch (`python -m tests.model --traces` prints the schedules). So several processes may empty a folder at
+once, leave it half empty, or find it again with a zombie's entry, and the next one goes on.
 
-    t=0  entries go upwards, the open entry first: an epoch without it tells nobody anything any more
+    t=0  entries go upwards, the open entry first: an epoch without it no longer counts for anybody
     t=1  the pruner dies; the next one finds the rest by the number of the folder
     t=2  a zombie puts an entry into the folder that is gone; the next one removes it
 
-A zombie that has put an entry there may read on from it: its abort stands where a commit was, its close where the true one
-was, and a put of the open entry may have come back. Therefore whoever comes to the next epoch goes on in it only if it begins at
-this slot and with what he has read; else he begins anew there (`CommitLog.catch_up`).
+A zombie that has put an entry there may read on from it: its abort stands where a commit was, its close where the true
+one was, and a put of the open entry may have come back. Therefore a reader continues in the next epoch only if that
+begins at this slot and with the state it has read; else it starts over there (`CommitLog.catch_up`).
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ _log = logging.getLogger("lakelatch.prune")
 
 
 class Pruner:
-    """Removes old epochs. One per table handle."""
+    """The remover of old epochs. One per table handle."""
 
     def __init__(self, store: Store, log: CommitLog, cleaner: FailedWriteCleaner, publisher: Publisher) -> None:
         self._store, self._log, self._cleaner, self._publisher = store, log, cleaner, publisher
         self._looked_at = 0
 
     def look(self) -> list[int]:
-        """Prune if the log has gone on to another epoch since the last time; nothing is read otherwise."""
+        """Prune if the log has reached another epoch since the last call; otherwise read nothing."""
         return self.prune() if self._log.epoch != self._looked_at else []
 
     def prune(self) -> list[int]:
-        """Remove all but the newest ``log_epochs`` epochs that nothing needs; returns their numbers. Safe to repeat."""
+        """Remove all but the newest ``log_epochs`` epochs that nothing needs; return their numbers. Idempotent."""
         state = self._log.catch_up()
         self._looked_at = self._log.epoch
         numbers = epochs(self._store)
         ours = set(chain(numbers))
         removed: list[int] = []
         for epoch in numbers[: -state.settings.log_epochs]:
-            # Of a log that was replaced nothing is open, and what counts of it the timeline has.
+            # A replaced log has no open transactions, and the timeline has its commits.
             if epoch in ours and not self._may_go(epoch, state):
                 break
             self._remove(epoch)
@@ -63,7 +63,7 @@ class Pruner:
             return False
         landed = [e for e in self._entries(epoch) if isinstance(e, Commit)]
         missing = self._publisher.lacking(landed)
-        if missing:  # a savepoint that was deleted since, as only the log tells
+        if missing:  # a savepoint deleted since is missing too, and only the log says so
             undone = {name for e in self._log.entries() if isinstance(e, Commit) for name in e.undone}
             missing = self._publisher.lacking(landed, but=undone)
         if missing:
@@ -74,6 +74,7 @@ class Pruner:
         return not missing
 
     def _remove(self, epoch: int) -> None:
+        # The order matters: once the entries are gone, the log can no longer say what became of these transactions.
         entries = self._entries(epoch)
         self._sweep({entry.instant for entry in entries if isinstance(entry, Begin)})
         commits = [entry for entry in entries if isinstance(entry, Commit)]
@@ -86,7 +87,7 @@ class Pruner:
             self._store.delete(found.path)
 
     def _sweep(self, begun: set[str]) -> None:
-        """What ended transactions left goes now: later nobody knows their outcome."""
+        """Remove the leftovers of ended transactions now, because later their outcome is unknown."""
         left = {*instants_with_markers(self._store), *self._store.names(HEARTBEATS)}
         left |= {each.requested for each in self._publisher.since(EARLIEST) if each.state != "completed"}
         for instant in sorted(left & begun):

@@ -1,10 +1,10 @@
 """Signs of life: how a writer shows that it lives, and how others judge without a shared clock.
 
-A beat replaces the content of ``.hoodie/.heartbeat/<T>`` (JVM writers look at the same file's modification time).
+A beat replaces the content of ``.hoodie/.heartbeat/<T>`` (JVM writers check the same file's modification time).
 An observer remembers when, on its *own* monotonic clock, it first saw the present content; a writer is silent when
 that was the time-out ago. Clocks of different hosts are never compared.
 
-Silence alone kills nobody: only the rollback entry in the log does (rollback.py). The file is also the stop sign for
+Silence alone ends nobody: only the rollback entry in the log does (rollback.py). The file is also the stop sign for
 workers: once it is gone the transaction is over, and no data file of it may appear any more.
 """
 
@@ -27,23 +27,23 @@ _log = logging.getLogger("lakelatch.heartbeat")
 
 
 def heartbeat_path(instant: str) -> str:
-    """Where a transaction's sign of life lies."""
+    """The path of a transaction's heartbeat."""
     return f"{HEARTBEATS}/{instant}"
 
 
 def beat_age_s(store: Store, env: Environment, instant: str) -> float | None:
-    """Seconds since its last sign of life, by the store's clock and this host's; None when there is none.
+    """Seconds since its last beat, by the store's clock and this host's; None if there is none.
 
-    For people, and for what only saves work: clocks differ, so nobody is ended by it.
+    For people, and for saving work: clocks differ, so nobody is ended by it.
     """
     entry = store.head(heartbeat_path(instant))
     return max(env.now() - entry.mtime, 0.0) if entry else None
 
 
 def lag_s(store: Store, instant: str, *, behind: str) -> float:
-    """Seconds by which the last beat of one transaction is older than that of another, both dated by the store.
+    """Seconds by which one transaction's last beat is older than another's, both dated by the store.
 
-    Infinite without a heartbeat; of an engine's whose beats are modification times it tells the same.
+    Infinite without a heartbeat. Also works for an engine whose beats are modification times.
     """
     at = {each.name: each.mtime for each in store.list(HEARTBEATS)}
     return at.get(behind, 0.0) - at[instant] if instant in at else math.inf
@@ -51,23 +51,23 @@ def lag_s(store: Store, instant: str, *, behind: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Beat:
-    """When a beat was sent, by the clock that never goes back and by the other; and the longest silence before it."""
+    """The time of a beat by the monotonic clock and by the wall clock, and the longest silence before it."""
 
     monotonic: float
     wall: float
     longest_s: float = 0.0
 
     def silence_s(self, now: _Beat) -> float:
-        """The longest silence up to now; a clock that was set counts as one."""
+        """The longest silence up to now; a clock that was set counts as silence."""
         return max(self.longest_s, now.monotonic - self.monotonic, abs(now.wall - self.wall))
 
 
 class HeartbeatSender:
-    """Beats for all open transactions of one table handle, on one thread that starts with the first of them.
+    """The beats of a handle's open transactions, on one thread that starts with the first of them.
 
     Args:
-        interval_s: tells the pause between two beats, which may change; noticed at the next one, and when another begins.
-        after: called after each round of beats, on the same thread: a look after other writers.
+        interval_s: returns the pause between two beats; a change takes effect at the next beat, or when another begins.
+        after: called after each round of beats, on the same thread: looks after other writers.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class HeartbeatSender:
         after: Callable[[], object] | None = None,
     ) -> None:
         self._store, self._env, self._interval_s, self._after = store, env, interval_s, after
-        self._every_s = 0.0  # that of the timer
+        self._every_s = 0.0  # the interval of the running timer
         self._tags: dict[str, str] = {}
         self._sent: dict[str, _Beat] = {}
         self._beats = 0
@@ -88,18 +88,18 @@ class HeartbeatSender:
         self._owner: Process | None = None
 
     def start(self, instant: str, *, shared: bool = False) -> None:
-        """The first beat has been written when this returns. Raises `StorageError` when it cannot be.
+        """Write the first beat, then keep beating. Raises `StorageError` if the first cannot be written.
 
         ``shared``: others may beat for it as well, under their own names, so that it lives as long as one of them does.
         """
-        # Empty, as the JVM's are; the beats that follow have content, so that each differs from the one before.
+        # Empty, like the JVM's; later beats have content, so that each differs from the one before.
         sent = self._now()
         put = self._store.put_if_absent(heartbeat_path(instant), self._body(instant) if shared else b"", durable=False)
         tag = put.tag
         if tag is None:
             stored = self._store.get(heartbeat_path(instant))
             if stored is not None and shared:
-                # Whoever beats there may have died, and must not be the one who is judged by.
+                # The last process to beat there may have died, and others must not judge this transaction by it.
                 put = self._store.replace_if_match(heartbeat_path(instant), self._body(instant), stored.tag)
                 stored = stored if put.tag is None else replace(stored, tag=put.tag)
             if stored is None:
@@ -115,10 +115,10 @@ class HeartbeatSender:
         self._keep_time(starts=True)
 
     def _keep_time(self, *, starts: bool = False) -> None:
-        """The timer runs at the interval in force."""
+        """Run the timer at the interval in force."""
         with self._mutex:
             me, every_s = self._env.process(), self._interval_s()
-            forked = self._owner != me  # a child has inherited no thread
+            forked = self._owner != me  # a child process inherits no thread
             if (self._timer is None and not starts) or (self._timer and not forked and self._every_s == every_s):
                 return
             if self._timer is not None and not forked:
@@ -127,7 +127,7 @@ class HeartbeatSender:
             self._owner, self._every_s = me, every_s
 
     def beat(self) -> None:
-        """One beat of every transaction. A failed one is tried again at the next."""
+        """Beat once for every transaction. A failed beat is tried again at the next."""
         with self._mutex:
             open_now = list(self._tags.items())
         for instant, tag in open_now:
@@ -135,8 +135,8 @@ class HeartbeatSender:
                 sent = self._now()
                 put = self._store.replace_if_match(heartbeat_path(instant), self._body(instant), tag)
                 if put.outcome is not Outcome.DONE:
-                    # Our own late write, or somebody has ended the transaction. Never create the file again: it is
-                    # the stop sign. The log says which it is, at the writer's next look.
+                    # Either our own late write, or another process has ended the transaction. Never create the file
+                    # again: it is the stop sign. The log says which it is, at the writer's next read.
                     stored = self._store.get(heartbeat_path(instant))
                     self._remember(instant, stored.tag if stored else None)
                 else:
@@ -150,14 +150,14 @@ class HeartbeatSender:
 
     @property
     def instants(self) -> set[str]:
-        """The transactions that beat now: this handle's own."""
+        """The transactions of this handle that beat now."""
         with self._mutex:
             return set(self._tags)
 
     def longest_silence_s(self, instant: str) -> float:
-        """The longest time, up to now, for which others may have seen the same beat; infinite where that is not known.
+        """The longest time, up to now, that others may have seen the same beat; infinite if unknown.
 
-        By both clocks of this host, whichever says more.
+        By both clocks of this host, whichever gives more.
         """
         with self._mutex:
             last = self._sent.get(instant)
@@ -179,13 +179,13 @@ class HeartbeatSender:
                 self._tags[instant] = tag
 
     def stop(self, instant: str) -> None:
-        """No more beats. The file is removed by whoever sweeps the transaction."""
+        """Stop the beats of a transaction. The sweep of the transaction removes the file."""
         with self._mutex:
             self._tags.pop(instant, None)
             self._sent.pop(instant, None)
 
     def close(self) -> None:
-        """Stop the thread; the transactions that are still open will be found silent."""
+        """Stop the thread; transactions that are still open will be found silent."""
         with self._mutex:
             timer, self._timer = self._timer, None
             self._tags.clear()
@@ -202,19 +202,19 @@ class HeartbeatSender:
 
 
 class HeartbeatObserver:
-    """One observer's memory of the beats of others, who are named by ``path``."""
+    """One observer's memory of the beats of others, whose files are named by ``path``."""
 
     def __init__(self, store: Store, env: Environment, path: Callable[[str], str] = heartbeat_path) -> None:
         self._store, self._env, self._path = store, env, path
         self._seen: dict[str, tuple[str | None, float]] = {}
         self._beat_at: dict[str, float] = {}
-        self._asked_at: dict[str, float] = {}  # or met, if not asked about yet
+        self._asked_at: dict[str, float] = {}  # or first seen, if not checked yet
 
     def is_dead(self, begin: Begin, *, timeout_s: float, every_s: float = 0.0) -> bool:
-        """Whether the writer certainly ended, or has been silent for ``timeout_s`` while we watched.
+        """Return whether the writer certainly ended, or was silent for ``timeout_s`` while this observer watched.
 
-        ``every_s``: its heartbeat is not read more often, nor sooner after it is met. The end of one that is silent is noticed
-        later by so much, and one that is over by then has cost no request.
+        ``every_s``: pause between two reads of its heartbeat, and before the first. A silent writer is then found that
+        much later, and a transaction that is over by then has cost no request.
         """
         if begin.plan is None and begin.process is not None and self._env.is_dead(begin.process):
             return True
@@ -233,24 +233,24 @@ class HeartbeatObserver:
         return False
 
     def _executor(self, plan: Begin) -> Process | None:
-        """Whoever has beaten for the plan last; before the first beat its maker, if that one executes it."""
+        """The process that beat last for the plan; before the first beat its maker, if that executes it."""
         stored = self._store.get(self._path(plan.instant))
         if stored is None:
             return plan.process if plan.executes else None
         try:
             body = json.loads(stored.body)
             return Process.from_json(body["process"])
-        except (ValueError, KeyError, TypeError, RecursionError):  # another version's, or not ours at all
+        except (ValueError, KeyError, TypeError, RecursionError):  # of another version, or not ours at all
             return None
 
     def silent_for(self, instant: str) -> float:
-        """Seconds since this observer last saw a change; 0 at the first look."""
+        """Seconds since this observer last saw a change; 0 at the first read."""
         before = self._env.monotonic()
         stored = self._store.get(self._path(instant))
         tag = stored.tag if stored else None
         seen = self._seen.get(instant)
         if seen is None or seen[0] != tag:
-            # From after the read: a read that took long must not make the writer look silent.
+            # Measured after the read, so that a slow read does not make the writer look silent.
             self._seen[instant] = (tag, self._env.monotonic())
             if seen is not None:
                 self._beat_at[instant] = self._seen[instant][1]
@@ -258,12 +258,14 @@ class HeartbeatObserver:
         return before - seen[1]
 
     def has_beaten(self, instant: str, *, since: float) -> bool:
-        """Whether this observer has seen a beat after that time of its monotonic clock: then the writer lived."""
+        """Return whether this observer saw a beat after that time of its monotonic clock, which proves that the writer
+        lived.
+        """
         return self._beat_at.get(instant, since) > since
 
     def keep_only(self, instants: set[str]) -> None:
         """Forget transactions that are over."""
         for instant in {*self._seen, *self._asked_at} - instants:
-            self._seen.pop(instant, None)  # two threads of one handle may look at once
+            self._seen.pop(instant, None)  # two threads of one handle may do this at once
             self._beat_at.pop(instant, None)
             self._asked_at.pop(instant, None)

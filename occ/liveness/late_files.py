@@ -1,11 +1,10 @@
-"""Is this data file no part of any commit? Asked by a worker that finds its marker gone, before it deletes its file.
+"""Decide whether a data file is part of any commit, for a worker whose marker is gone, before it deletes its file.
 
-    t=0  Spark runs a task twice; the first attempt's file appears, and the attempt is suspended before its last look
-    t=1  the second attempt finds that file under its name and reports it; the transaction lands, its markers go
+    t=0  Spark runs a task twice; the first attempt's file appears, and the attempt is suspended before its last check
+    t=1  the second attempt finds that file under its name and reports it; the transaction commits, its markers go
     t=2  the first attempt wakes up, and its marker is gone: its file is committed now
 
-Markers go when the transaction has ended, when it has landed, or when the file was left out of the commit. Only the log
-tells which.
+Markers are removed when the transaction has ended, has committed, or has left the file out. Only the log says which.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from ..log import metadata_of, read_all
 
 
 def is_no_part(store: Store, instant: str, path: str) -> bool:
-    """True when that is certain. False when a commit names the file, or the log says nothing of its transaction.
+    """True if the file certainly belongs to no commit; False if one names it, or the log does not know its transaction.
 
-    To be asked after the marker was found gone: a landed transaction's entry stands before its first marker goes.
+    Call it after the marker was found gone: a transaction's commit entry exists before its first marker is removed.
     """
     known = False
     try:
@@ -31,7 +30,7 @@ def is_no_part(store: Store, instant: str, path: str) -> bool:
             known = known or (isinstance(entry, Begin | End) and entry.instant == instant)
     except LakeLatchError:
         return False
-    # A log that was made anew may not tell of it any more, and the timeline does.
+    # A replaced log may have forgotten the commit; the timeline has it.
     shown = store.names(TIMELINE, after=f"{instant}_")
     if not known or any(name.startswith(f"{instant}_") for name in shown):
         return False

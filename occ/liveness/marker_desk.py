@@ -1,11 +1,11 @@
-"""The way to a server that takes markers, for the driver and for the workers of a transaction.
+"""The client of a server that takes markers, for the driver and for the workers of a transaction.
 
-One request announces all files of a task, and is answered when they stand in the lists of the transaction
-(`marker_lists`). Whatever else happens (no server, an error, no answer in time) is told by None, for this request only,
-and the caller puts direct markers: an announcement is never lost. After a failure the server is left alone for some
-seconds, so that tasks do not wait for one that is gone again and again.
+One request announces all files of a task; the reply means that they are in the lists of the transaction
+(`marker_lists`). Anything else (no server, an error, no reply in time) gives None, for this request only,
+and the caller puts direct markers: an announcement is never lost. After a failure the server is skipped for some
+seconds, so that tasks do not wait again and again for a server that is gone.
 
-What travels to workers is no token of the server but a ticket, made from it: it opens the markers of one table for some
+Workers receive a ticket made from the server's token, never the token: it opens the markers of one table for some
 hours, and nothing else.
 """
 
@@ -28,11 +28,11 @@ from ...storage import Store, read_input
 _NAMES_MAX, _BYTES_MAX = 5000, 512 << 10  # of one request
 _TICKET_S = 6 * 3600.0
 _log = logging.getLogger("lakelatch.markers")
-_left_alone: dict[str, float] = {}  # by URL of a server, until when (monotonic)
+_left_alone: dict[str, float] = {}  # by URL of a server, skipped until then (monotonic)
 
 
 def ticket(token: str, table: str, until: int) -> str:
-    """What lets its bearer announce files of a table on the server until then (seconds since 1970)."""
+    """Make a ticket: its bearer may announce files of a table on the server until then (seconds since 1970)."""
     sealed = hmac.new(token.encode(), f"markers\n{table}\n{until}".encode(), hashlib.sha256)
     return f"markers.{until}.{sealed.hexdigest()}"
 
@@ -54,9 +54,9 @@ class MarkerDesk:
     apart_max_s: float = 60.0
 
     def take(self, instant: str, names: Sequence[str]) -> dict[str, str] | None:
-        """Announce files by the names of their markers: the list in which each stands now. None: not all of them do.
+        """Announce files by the names of their markers; return the list that holds each. None: not all are announced.
 
-        Asking again for the same names is safe.
+        Idempotent.
         """
         if SYSTEM.monotonic() < _left_alone.get(self.url, 0.0):
             return None
@@ -89,14 +89,14 @@ def _portions(names: Sequence[str]) -> Iterator[list[str]]:
 
 
 class MarkerService(Protocol):
-    """What takes the markers of a writer; handed to `lakelatch.open` as ``markers``."""
+    """The service that takes the markers of a writer; passed to `lakelatch.open` as ``markers``."""
 
     def desk(self, store: Store, env: Environment) -> MarkerDesk | None:
-        """Where this table's files are announced now. None: nowhere, so markers are put directly."""
+        """The desk that announces this table's files now. None: markers are put directly."""
         ...
 
     def close(self, store: Store) -> None:
-        """The writer has closed this table."""
+        """Note that the writer has closed this table."""
         ...
 
 
@@ -106,9 +106,9 @@ class MarkerServer:
     Args:
         url: of the server.
         token: its token, or ``token_file``: the file that holds it.
-        table: what the server calls the table; the last part of the table's URL by default.
-        authority_file: certificates as PEM, where the server's is none that machines trust by themselves.
-        plain_http: take ``http://`` beyond this machine, because something before the server has TLS.
+        table: the server's name for the table; the last part of the table's URL by default.
+        authority_file: certificates as PEM, if machines do not trust the server's by default.
+        plain_http: accept ``http://`` beyond this machine, because a proxy in front of the server has TLS.
 
     Raises:
         ConfigError: no URL of a server, no token, or a file that cannot be read.
@@ -141,7 +141,7 @@ class MarkerServer:
         return f"MarkerServer({self.url!r})"
 
     def desk(self, store: Store, env: Environment) -> MarkerDesk:
-        """See `MarkerService`; the same for half a ticket's life, so that it can be told apart from nothing else."""
+        """See `MarkerService`. Return the same desk for half a ticket's life, so that each request has hours of it left."""
         now = env.now()
         if self._made is None or now - self._made[0] > _TICKET_S / 2:
             table = self._table or store.url.rstrip("/").rpartition("/")[2]
@@ -150,7 +150,7 @@ class MarkerServer:
         return self._made[1]
 
     def close(self, store: Store) -> None:
-        """Nothing is open."""
+        """Do nothing; there is no open connection."""
 
 
 def _refuse_unsafe(url: str, *, plain_http: bool) -> None:

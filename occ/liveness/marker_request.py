@@ -1,4 +1,4 @@
-"""One request to a server that takes markers. Imported by those who make one: HTTP and TLS take a while to import."""
+"""One request to a server that takes markers. A module of its own, because HTTP and TLS are slow to import."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from urllib.parse import urlsplit
 from .marker_lists import is_list
 
 _ANSWER_S = 10.0
-_APART_S = 5.0  # between two tries of a server that did not answer
+_APART_S = 5.0  # between two tries of a server that did not reply
 _ANSWER_BYTES = 4 << 20
 
 
 class NotTakenError(Exception):
-    """The server is gone, refuses, or gave no answer that can be understood; it may have taken the markers.
+    """The server is gone, refuses, or gave an unintelligible reply; it may have taken the markers.
 
-    ``wait_s``: so long it is to be left alone.
+    ``wait_s``: seconds to skip the server.
     """
 
     def __init__(self, why: str, wait_s: float = _APART_S) -> None:
@@ -27,7 +27,7 @@ class NotTakenError(Exception):
 
 
 def post(url: str, path: str, names: Sequence[str], ticket: str, authority: str) -> list[str]:
-    """The list in which each of these names of markers stands, when they all do. `NotTakenError` else."""
+    """Return the list that holds each of these marker names. `NotTakenError` unless all are in one."""
     body = json.dumps({"markers": list(names)}, ensure_ascii=False).encode()
     headers = {"authorization": f"Bearer {ticket}", "content-type": "application/json"}
     for again in (False, True):
@@ -39,7 +39,7 @@ def post(url: str, path: str, names: Sequence[str], ticket: str, authority: str)
                 return _lists(answer, answer.read(_ANSWER_BYTES), len(names))
             finally:
                 connection.close()
-        except ConnectionResetError as e:  # it stopped in between, and may run again; to say it twice does no harm
+        except ConnectionResetError as e:  # the server restarted in between; repeating the request is safe
             if again:
                 raise NotTakenError(str(e)) from e
         except (OSError, http.client.HTTPException, ValueError) as e:

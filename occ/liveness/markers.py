@@ -1,10 +1,10 @@
 """Markers: a note for each data file, written before the file, so that a cleaner finds what to delete.
 
-A direct one is a small object, in the form that JVM writers use and look for (``<file name>.marker.CREATE`` or ``.MERGE``
-below ``.hoodie/.temp/<T>/<partition>/``; Apache Hudi, `MarkerFiles`/`DirectWriteMarkers`). Where a server takes them, many
-stand in one list (`marker_lists`). A transaction may have both: what the server does not take is announced directly.
+A direct marker is a small object, in the form of JVM writers (``<file name>.marker.CREATE`` or ``.MERGE``
+below ``.hoodie/.temp/<T>/<partition>/``; Apache Hudi, `MarkerFiles`/`DirectWriteMarkers`). If a server takes them, many
+are in one list (`marker_lists`). A transaction may have both: files not taken by the server are announced directly.
 
-A marker says what may be deleted, so it counts only if its file bears its own T (`removal`): else whoever can write a
+A marker allows a deletion, so it counts only if its file bears its own T (`removal`): otherwise anybody who can write a
 marker could have any file deleted.
 """
 
@@ -30,9 +30,9 @@ Io = Literal["CREATE", "MERGE", "APPEND"]
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Announces that ``path`` (relative to the table) is coming from the transaction ``instant``.
+    """The announcement that the transaction ``instant`` will write ``path`` (relative to the table).
 
-    ``list``: name of the list that holds it; "" when it is an object of its own.
+    ``list``: name of the list that holds it; "" if it is an object of its own.
     """
 
     instant: str
@@ -42,17 +42,17 @@ class Marker:
 
     @property
     def name(self) -> str:
-        """What it is called in the folder of its transaction."""
+        """The name of the marker in the folder of its transaction."""
         return f"{self.path}{_INFIX}{self.io}"
 
     @property
     def marker_path(self) -> str:
-        """The object that the marker is, or stands in."""
+        """The object that the marker is, or is listed in."""
         return f"{MARKERS}/{self.instant}/{self.list or self.name}"
 
 
 def announce(store: Store, instant: str, path: str, io: Io, *, desk: MarkerDesk | None = None) -> Marker:
-    """After this the marker exists, whoever wrote it (a retried task meets its own). Raises `StorageError` else."""
+    """Make sure that the marker exists, also from an earlier try of the task. Raises `StorageError` if that fails."""
     return announce_all(store, instant, [(path, io)], desk=desk)[0]
 
 
@@ -76,7 +76,7 @@ def _put(store: Store, marker: Marker) -> Marker:
 
 
 def stands(store: Store, marker: Marker) -> bool:
-    """False when somebody has removed the marker: the transaction is over, its file must not appear."""
+    """Return whether the marker exists. False: the transaction is over, and its file must not appear."""
     if not marker.list:
         return store.head(marker.marker_path) is not None
     body = store.body(marker.marker_path)
@@ -85,7 +85,7 @@ def stands(store: Store, marker: Marker) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What the folder of one transaction holds: its markers, and the paths of lists, with what says that there are any."""
+    """The content of a transaction's marker folder: its markers, and the paths of its lists, including the type file."""
 
     markers: list[Marker]
     lists: list[str]
@@ -110,7 +110,7 @@ def left_by(store: Store, instant: str) -> Left:
 
 
 def list_markers(store: Store, instant: str) -> list[Marker]:
-    """All markers of one transaction, sorted by the object that each is or stands in."""
+    """All markers of one transaction, sorted by the object that each is or is listed in."""
     return left_by(store, instant).markers
 
 
@@ -120,15 +120,15 @@ def instants_with_markers(store: Store) -> list[str]:
 
 
 def delete_announced(store: Store, markers: Collection[Marker], *, lists: Collection[str] = ()) -> None:
-    """The files that these markers name, and the markers, are gone, also when a late worker publishes one meanwhile.
+    """Delete the files that these markers name, and the markers; safe against a late worker that publishes meanwhile.
 
     ``lists`` as in `remove`.
     """
     own = [marker for marker in markers if delete_data_file(store, marker.path, instant=marker.instant)]
     remove(store, markers, lists=lists)
     for marker in own:
-        # A worker looks at its marker after it has published: it published before the marker went, and the file is
-        # deleted here, or after, and it deletes the file itself.
+        # A worker checks its marker after it has published. Either it published before the marker went, and the file is
+        # deleted here; or after, and it deletes the file itself.
         delete_data_file(store, marker.path, instant=marker.instant)
 
 
@@ -136,8 +136,8 @@ def remove(store: Store, markers: Iterable[Marker], *, lists: Collection[str] = 
     """Delete markers; a later sweep finds those that could not be deleted.
 
     Args:
-        lists: of a transaction that is over, from `left_by`: they are deleted whole. Out of other lists the names are
-            struck, and the rest stays.
+        lists: of a transaction that is over, from `left_by`: they are deleted whole. From other lists only the names of
+            the markers are removed.
     """
     struck: dict[str, set[str]] = defaultdict(set)
     for marker in markers:

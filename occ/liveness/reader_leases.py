@@ -1,14 +1,14 @@
-"""Readers' leases: a sign of life that keeps the files of one state of the table from being cleaned away.
+"""Readers' leases: a sign of life that protects the files of one state of the table from cleaning.
 
     t=0  a reader puts ``.hoodie/.lakelatch/readers/<id>``: "from C0 on", C0 being the newest commit that it knows
     t=1  it reads the log to its head and lists the table: its view is that of C1, not older than C0
     t=2  the lease says "at C1", and beats like a writer's heartbeat
 
-A cleaner reads the log, then lists the leases, then decides in the log (`services`). If it missed the lease at t=0, its
-state of the log was read before, so that C1 is not older than the newest commit that it knew; and what it takes away is
-seen by none of those. So no reader has to wait for a cleaner, nor a cleaner for a reader.
+A cleaner reads the log, then lists the leases, then decides in the log (`services`). If it missed the lease at t=0, it
+had read the log before, so C1 is not older than the newest commit that it knew; and no such view contains the files
+that it removes. So no reader has to wait for a cleaner, nor a cleaner for a reader.
 
-Readers who cannot write into the table's folder are covered by the retention of cleanings only.
+Readers without write access to the table's folder are protected by the retention of cleanings only.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ READERS = ".hoodie/.lakelatch/readers"
 
 
 def lease_path(reader: str) -> str:
-    """Where a reader's lease lies."""
+    """The path of a reader's lease."""
     return f"{READERS}/{reader}"
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What one reader needs: the state at completion time ``at``, and unless ``exact`` all later ones too."""
+    """The needs of one reader: the state at completion time ``at``, and unless ``exact`` all later ones too."""
 
     reader: str
     writer: str
@@ -46,7 +46,7 @@ class Lease:
         return {self.at} if self.exact else {self.at, *(each for each in completions if each > self.at)}
 
     def to_bytes(self, beat: int) -> bytes:
-        """As it lies there; ``beat`` makes each differ from the one before."""
+        """The bytes of the lease; ``beat`` makes each differ from the one before."""
         process = self.process.to_json() if self.process else None
         return json.dumps(
             {"writer": self.writer, "at": self.at, "exact": self.exact, "process": process, "beat": beat}
@@ -54,7 +54,7 @@ class Lease:
 
     @classmethod
     def from_bytes(cls, reader: str, body: bytes) -> Lease:
-        """The reverse. One that cannot be read needs everything, until it is found silent."""
+        """Read a lease. One that cannot be read needs everything, until it is found silent."""
         try:
             raw = json.loads(body)
             if not (isinstance(raw["at"], str) and isinstance(raw["writer"], str)):
@@ -65,14 +65,14 @@ class Lease:
 
 
 class Leases:
-    """One observer of the leases of all readers of a table: by its own monotonic clock, as of writers' heartbeats."""
+    """One observer of the leases of all readers of a table: by its own monotonic clock, as for writers' heartbeats."""
 
     def __init__(self, store: Store, env: Environment) -> None:
         self._store, self._env = store, env
         self._watch = HeartbeatObserver(store, env, lease_path)
 
     def alive(self, *, timeout_s: float) -> list[Lease]:
-        """The leases that count. One whose process certainly ended, or that was silent for so long, is removed."""
+        """The leases in force. Removes a lease whose process certainly ended, or that was silent for so long."""
         found = []
         for entry in self._store.list(READERS):
             stored = self._store.get(entry.path)
@@ -88,7 +88,7 @@ class Leases:
         return found
 
     def wait_s(self, leases: Iterable[Lease], *, since: float, timeout_s: float) -> float:
-        """How long until the last of these could be found dead; those who have beaten ``since`` are not waited for."""
+        """Seconds until the last of these could be found dead; readers that have beaten ``since`` are not waited for."""
         return max(
             (
                 timeout_s - self._watch.silent_for(lease.reader)
@@ -100,7 +100,7 @@ class Leases:
 
 
 class LeaseElsewhere:
-    """A lease that another process keeps: files of its state stay as long as it lies there."""
+    """A lease kept by another process: files of its state stay as long as it exists."""
 
     why = ": the block that kept it, in another process, is over, or that process gave no sign of life"
 
@@ -109,7 +109,7 @@ class LeaseElsewhere:
 
     @property
     def lost(self) -> bool:
-        """Whether it is gone."""
+        """True if the lease is gone."""
         return self._store.head(lease_path(self.lease.reader)) is None
 
 
@@ -127,7 +127,7 @@ class Beating:
         self.lost = False
 
     def beat(self) -> None:
-        """Never puts the lease back: once it is gone, somebody may have relied on that."""
+        """Beat once. Never put the lease back: once it is gone, a cleaner may have relied on that."""
         if self.lost:
             return
         assert self._tag is not None
@@ -136,5 +136,5 @@ class Beating:
         put = self._store.replace_if_match(path, self.lease.to_bytes(self._beats), self._tag)
         self._tag = put.tag
         if put.outcome is not Outcome.DONE:
-            stored = self._store.get(path)  # our own late write, or somebody has ended the lease
+            stored = self._store.get(path)  # our own late write, or another process has ended the lease
             self._tag, self.lost = (stored.tag, False) if stored else (None, True)

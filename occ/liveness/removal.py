@@ -1,7 +1,7 @@
-"""Deleting data files whose names stand in notes: markers, plans and log entries, which others may have written.
+"""Delete data files named in notes: markers, plans and log entries, which others may have written.
 
-Whoever may write a note must not have anything deleted by it. So a name counts only if it is one that a data file of the
-table can have, in a partition, and never behind a symbolic link (`Store.delete` refuses to follow one).
+Permission to write a note must not be enough to delete any file. So a name counts only if a data file of the
+table can have it, in a partition, and never behind a symbolic link (`Store.delete` refuses to follow one).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _log = logging.getLogger("lakelatch.removal")
 
 
 def delete_data_file(store: Store, path: str, *, instant: str | None = None) -> bool:
-    """Delete a data file, of that T where ``instant`` is given. False when the name is left alone, which is told."""
+    """Delete a data file, of that T if ``instant`` is given. False if the name is left alone, which is logged."""
     file = BaseFile.at(path, 0) or LogFile.at(path, 0)
     if file is None or lies_outside(path):
         why = "it is no name of a data file in this table"

@@ -1,7 +1,7 @@
-"""Data files that were gone when the commits around them were archived, and are there again (`archived_files`).
+"""Data files that were gone when the commits around them were archived, and are back (`archived_files`).
 
-Ours pass over them, and other engines count their rows, so they are to go. But one may have been deleted by mistake, and
-brought back from a copy. So a file goes if it never landed, or if a clean says that it has deleted it.
+Our readers skip them, but other engines count their rows, so they have to go. But one may have been deleted by mistake,
+and restored from a backup. So a file goes only if it was never committed, or if a clean says that it has deleted it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...storage import Store
 
 
 def returned_files(store: Store, timeline: Timeline, files: Iterable[BaseFile | LogFile]) -> list[str]:
-    """The paths of those that are to go."""
+    """The paths of the files to delete."""
     noted, first = timeline.archived_files(), timeline.first_landed or ""
     back = [f for f in files if noted is not None and f.instant < first and noted.counts(f) is False]
     if not back:
@@ -29,7 +29,7 @@ def returned_files(store: Store, timeline: Timeline, files: Iterable[BaseFile | 
 
 
 def _cleaned(store: Store, timeline: Timeline) -> set[str]:
-    """Paths that the cleans on the timeline and in the history have deleted, whoever made them."""
+    """Paths deleted by the cleans on the timeline and in the archive, of any engine."""
     history = History(store, timeline.config.timeline_folder)
     bodies = history.contents(each for each in history.instants().values() if each.action == "clean")
     for each in timeline.completed:
@@ -37,7 +37,7 @@ def _cleaned(store: Store, timeline: Timeline) -> set[str]:
             bodies[each] = stored.body
     found: set[str] = set()
     for each, body in bodies.items():
-        with suppress(CorruptTableError):  # which `check` names
+        with suppress(CorruptTableError):  # `check` reports it
             content = decode_container(body, "HoodieCleanMetadata", name=file_name(each))
             for partition, gone in content["partitionMetadata"].items():
                 found.update(join(partition, path.rpartition("/")[2]) for path in gone["successDeleteFiles"])

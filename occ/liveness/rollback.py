@@ -1,12 +1,12 @@
-"""Failed writers: who is dead, how its transaction is ended, and what is deleted. In that order.
+"""Failed writers: decide who is dead, end its transaction, then delete its files. In that order.
 
     t=0  W is slow; a cleaner takes it for dead
     t=1  the cleaner appends rollback(W): from here W cannot commit, whatever it does
-    t=2  the cleaner deletes what W's markers name, the markers, the pending instant, the heartbeat last
-    t=3  W wakes up, reads the log, finds itself rolled back, and says so
+    t=2  the cleaner deletes the files that W's markers name, the markers, the pending instant, the heartbeat last
+    t=3  W wakes up, reads the log, finds itself rolled back, and reports it
 
 Without step 1 first, W could commit between 0 and 2 and lose committed files. Nobody deletes files of a transaction,
-its own writer included, before the log says that it did not land.
+its own writer included, before the log says that it did not commit.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from .markers import Left, Marker, delete_announced, instants_with_markers, left
 from .removal import delete_data_file
 from .returned_files import returned_files
 
-# The actions that a transaction begins with.
+# The actions of a transaction's pending instants.
 _PENDING = ("commit", "deltacommit", "replacecommit", "clean", "clustering", "compaction", "logcompaction", "restore")
 _PLANNED = (
     "clustering",
     "compaction",
     "logcompaction",
-)  # plans that others wait for, and that are not decided before they land
-_OTHERS = 16  # more open transactions are looked after less often by each
-_AT_ONCE = 16  # heartbeats of others, on a store with long ways
+)  # plans that others wait for, undecided until they commit
+_OTHERS = 16  # with more open transactions each handle checks less often
+_AT_ONCE = 16  # reads of others' heartbeats, on a store with long round trips
 _log = logging.getLogger("lakelatch.rollback")
 
 
 class FailedWriteCleaner:
-    """Ends dead transactions and removes what is left of ended ones. One per table handle."""
+    """The cleaner of dead transactions and of leftovers. One per table handle."""
 
     def __init__(self, store: Store, log: CommitLog, env: Environment, timeline_folder: str) -> None:
         self._store, self._log, self._env, self._timeline = store, log, env, timeline_folder
@@ -50,12 +50,14 @@ class FailedWriteCleaner:
         self._looked_at: float | None = None
 
     def look(self, mine: Iterable[str], *, at_most_every_s: float = 0.0) -> list[str]:
-        """Roll back every transaction found dead, except ``mine``; returns their instants.
+        """Roll back every transaction found dead, except ``mine``; return their instants.
 
-        ``at_most_every_s``: since the last look; if it is given, a heartbeat is not read more often than its writer beats.
+        ``at_most_every_s``: pause since the last call; if it is given, a heartbeat is not read more often than its
+        writer beats.
         """
         now = self._env.monotonic()
-        # Many look after one another: each looks so much less often that all of them together do not look more often at one.
+        # Many handles watch the same transactions. Each checks less often, so that their number does not raise the
+        # reads per transaction.
         every_s = at_most_every_s * max(1.0, len(self._log.state.open) / _OTHERS)
         if self._looked_at is not None and now - self._looked_at < every_s:
             return []
@@ -70,7 +72,7 @@ class FailedWriteCleaner:
         return [b.instant for b in dead if self.roll_back(b, reason="its heartbeat stopped")]
 
     def roll_back(self, begin: Begin, *, reason: str) -> bool:
-        """End one open transaction and remove what it left. False when it ended by itself meanwhile."""
+        """End one open transaction and remove its leftovers. False if it ended by itself meanwhile."""
         me = self._env.process()
 
         def build(state: LogState) -> LogEntry | None:
@@ -86,9 +88,10 @@ class FailedWriteCleaner:
         return True
 
     def end_if_left(self, plan: Begin) -> bool:
-        """A plan that somebody has to wait for ends when nobody executes it, seen for the time-out; True: it is over.
+        """End a plan that nobody executes, observed for the time-out; True: it is over.
 
-        Not one that has an inflight instant and no heartbeat: another engine may be executing it, without a sign of life.
+        Spares a plan with an inflight instant and no heartbeat: another engine may be executing it, without a sign of
+        life.
         """
         timeout_s = self._log.state.settings.heartbeat_timeout_s
         inflight = f"{self._timeline}/{file_name(Instant(plan.instant, plan.action, 'inflight'))}"
@@ -98,16 +101,16 @@ class FailedWriteCleaner:
             if self._store.head(heartbeat_path(plan.instant)) is None and self._store.head(inflight) is not None:
                 return False
             self.roll_back(plan, reason="nobody executes this plan")
-        except LakeLatchError:  # it must not end the work of who waits
+        except LakeLatchError:  # it must not end the work of the waiting caller
             _log.warning("%s: plan %s could not be ended; tried again", self._store.url, plan.instant, exc_info=True)
             return False
         return True
 
     def sweep(self, instant: str, action: str = "", *, known: Collection[Marker] = ()) -> int:
-        """Delete what an ended transaction left; returns the number of data files. Safe to repeat, by anybody.
+        """Delete the leftovers of an ended transaction; return the number of data files. Idempotent, by any process.
 
-        Of a transaction that did not land everything goes, with files whose marker another sweep has taken (``known``, by its
-        own writer); of one that did, its markers and its heartbeat.
+        If it did not commit, delete everything, including files whose marker another sweep has taken (``known``, from
+        its own writer); if it did, its markers and its heartbeat.
         """
         outcome = self._log.outcome(instant)
         if outcome == "commit":
@@ -117,17 +120,17 @@ class FailedWriteCleaner:
         elif outcome in ("rollback", "abort") and self._ended_for_sure(instant):
             delete_announced(self._store, known)
             return self._sweep_dead(instant, action)
-        return 0  # a stranger's, alive, or perhaps archived: not ours to touch
+        return 0  # foreign, alive, or perhaps archived: must not be touched
 
     def _ended_for_sure(self, instant: str, told: dict[str, str] | None = None) -> bool:
-        """Whether a transaction that the newest epoch and the timeline do not show as landed has really not.
+        """Return whether a transaction not shown as committed by the newest epoch and the timeline really is not.
 
-        Of one older than the active timeline they say nothing: an archived commit looks the same (trap 5). Then only an
-        entry of its end counts. ``told`` keeps what the whole log says, for a caller who asks of many.
+        They do not cover one older than the active timeline: an archived commit looks the same (trap 5). Then only an
+        entry of its end counts. ``told`` caches the answers of the whole log, for a caller with many questions.
         """
         if instant in self._log.state.ended:
             return True
-        # Of commits only: a restore or savepoint stays when the commits around it are archived.
+        # Only commits count: a restore or savepoint stays when the commits around it are archived.
         shown = (parse(name, layout=2) for name in self._store.names(self._timeline))
         times = [i.requested for i in shown if i and COMPLETED_AS.get(i.action, i.action) in COMMIT_ACTIONS]
         if not times or instant >= min(times):
@@ -145,12 +148,12 @@ class FailedWriteCleaner:
         for path in (*(side.path for side in self._store.list(SIDES)), *self._requests()):
             if path.rpartition("/")[2].startswith(f"{instant}-"):
                 self._store.delete(path)
-        # Last: it is what a later sweep would find this transaction by. Then once more for a late worker's markers.
+        # Last, because a later sweep finds this transaction by it. Then once more for a late worker's markers.
         self._store.delete(heartbeat_path(instant))
         return deleted + self._delete_announced(instant)
 
     def _requests(self) -> list[str]:
-        """Paths of the requests to commit for somebody, where that is done."""
+        """Paths of the commit requests, if the table has group commit."""
         return [each.path for each in self._store.list(REQUESTS)] if self._log.state.settings.group_commit else []
 
     def _withdraw(self, instant: str, action: str) -> None:
@@ -159,7 +162,7 @@ class FailedWriteCleaner:
                 self._store.delete(f"{self._timeline}/{file_name(Instant(instant, act, state))}")
 
     def _sweep_undone(self, instant: str) -> None:
-        """Of a commit that a restore has taken back: all but its data files, which a reader may need (`remove_undone`)."""
+        """Clean up after an undone commit, except its data files, which a reader may need (`remove_undone`)."""
         left = left_by(self._store, instant)
         remove(self._store, left.markers, lists=left.lists)
         self._withdraw(instant, "")
@@ -173,11 +176,11 @@ class FailedWriteCleaner:
     def sweep_landed(
         self, instant: str, files: Collection[str] | None = None, *, known: Sequence[Marker] | None = None
     ) -> None:
-        """Of a transaction that landed: its markers and heartbeat, and files that are not of its commit (``files``).
+        """Clean up after a commit: its markers and heartbeat, and announced files that are not part of it (``files``).
 
         Those were deleted before it committed, but a late task may have brought one of an earlier round of a rebase
-        back since, and readers refuse two files of one file group and T. ``known``: its markers, where no other process had
-        any task of it; they need not be listed.
+        back since, and readers refuse two files of one file group and T. ``known``: its markers, if no other process
+        ran a task of it; they need not be listed then.
         """
         left = left_by(self._store, instant) if known is None else Left(list(known), [])
         if left.markers and files is None:
@@ -187,7 +190,7 @@ class FailedWriteCleaner:
         self._store.delete(heartbeat_path(instant))
 
     def _files_of(self, instant: str) -> set[str] | None:
-        """Data files of a commit on the timeline; None where it is not to be found there."""
+        """Data files of a commit on the timeline; None if it is not there."""
         for name in self._store.names(self._timeline, after=f"{instant}_"):
             found, stored = parse(name, layout=2), self._store.get(f"{self._timeline}/{name}")
             if found is None or stored is None or found.requested != instant:
@@ -204,15 +207,16 @@ class FailedWriteCleaner:
         return sum(self.sweep(instant) for instant in sorted(left - set(mine)))
 
     def sweep_strays(self, timeline: Timeline, mine: Iterable[str]) -> int:
-        """Delete what came after the sweep: late puts of a pending instant, a side object, a request, a data file without marker.
+        """Delete what arrived after a sweep: late pending instants, side objects, requests, data files without marker.
 
-        Looks at every data file, so this is for a cleaning that somebody asks for. Files of which the log knows nothing
-        are a stranger's or an archived commit's and stay. Returns the number of data files deleted.
+        Lists every data file, so only a cleaning requested by a user calls it. Files unknown to the log are foreign or
+        of archived commits, and stay. Returns the number of data files deleted.
         """
         state, taken_back = self._log.state, timeline.taken_back()
         undone = self._undone(state, timeline)
         for shown in timeline.completed:
-            # Published late, when it had been taken back. What a restore is just taking back leaves in its order.
+            # Published late, after it was taken back. Instants of a restore that is still running leave in its own
+            # order.
             leaves = state.ended.get(shown.requested) == "undone" and shown.requested not in taken_back
             if (name := file_name(shown)) in undone and not leaves:
                 self._store.delete(f"{self._timeline}/{name}")
@@ -240,7 +244,7 @@ class FailedWriteCleaner:
         return deleted
 
     def _sweep_requests(self, state: LogState) -> None:
-        """Requests of what has ended, and to begin in an epoch that is over; also where nobody lands together any more."""
+        """Delete requests of ended transactions, and begin requests of past epochs, even if group commit is off now."""
         for request in self._store.list(REQUESTS):
             if request.name.partition("-")[0] not in state.open:
                 self._store.delete(request.path)
@@ -250,9 +254,9 @@ class FailedWriteCleaner:
                 self._store.delete(asked.path)
 
     def _undone(self, state: LogState, timeline: Timeline) -> set[str]:
-        """Names of instants that are taken back. Of a deleted savepoint only the log says so, perhaps an older epoch.
+        """Names of instants that were taken back. Only the log knows of a deleted savepoint, perhaps in an older epoch.
 
-        Of the log as it is now nothing else is taken: a restore in it, of which ``state`` does not know, is at it.
+        Nothing else is taken from the log as it is now: a restore unknown to ``state`` is still running.
         """
         undone = set(state.undone)
         if any(each.action == "savepoint" for each in timeline.completed):
@@ -261,9 +265,9 @@ class FailedWriteCleaner:
         return undone
 
     def _sweep_unnamed(self, shown: Collection[str], files: Mapping[str, list[str]]) -> int:
-        """Of transactions that landed: files that their commits do not name, of a failed task or a superseded round.
+        """Delete files that the commits do not name, left by a failed task or a superseded round.
 
-        Only what is ``shown`` has landed: an entry that was put where an epoch was removed may tell of another round.
+        Only commits that are ``shown`` count: an entry put into a removed epoch may be of another round.
         """
         deleted = 0
         for entry in self._log.entries():
@@ -275,10 +279,10 @@ class FailedWriteCleaner:
         return deleted
 
     def wait_s(self, mine: Iterable[str], *, since: float, action: str = "") -> float:
-        """How long until the last of the transactions that are silent now could be found dead; 0 when there is none.
+        """Seconds until the last of the silent transactions could be found dead; 0 if there is none.
 
-        Only of those with that ``action``, where one is given. Whoever has given a sign of life after ``since``
-        (monotonic) is not waited for, or a living writer would keep its watcher for ever.
+        Only those with that ``action``, if given. A writer with a sign of life after ``since`` (monotonic) is not
+        waited for, or a living writer would keep its watcher for ever.
         """
         state = self._log.catch_up()
         others = [

@@ -1,4 +1,4 @@
-"""The commit log, the history of transactions: its entries, its state, and the publication of its commits on the timeline."""
+"""The commit log, the history of transactions: its entries, its state, and publishing its commits on the timeline."""
 
 from .commit_log import EPOCH_SLOTS, CommitLog, Follower
 from .creation import (

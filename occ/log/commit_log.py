@@ -1,14 +1,15 @@
-"""The commit log on the store: what counts. Appended only at the first free slot, after reading every earlier one.
+"""The commit log on the store, the source of truth. Append only at the first free slot, after reading every earlier
+one.
 
     t=0  A and B have read slots 0..6 and want slot 7
     t=1  A's put-if-absent of slot 7 is done
     t=2  B's is lost; B reads slot 7, sees A's entry, checks again against it, and tries slot 8
 
-Absence is no answer. A put whose reply was lost may land later, so a writer in doubt repeats the same bytes at the
-same slot until the store says what stands there. Single entries are never deleted, because a zombie's put would
-succeed on a slot that somebody has emptied. The newest epoch is looked up at every head and after every put: if the
-log was replaced below a sleeping writer, what it reads there counts for nothing, and its entry stands where nobody
-reads (`python -m tests.model --traces` prints the schedules).
+A missing reply is not an answer. The put may still arrive, so a writer in doubt repeats the same bytes at the same slot
+until the store says what stands there. Single entries are never deleted, because a zombie's put would succeed on an
+emptied slot. Every read to the head and every put checks for a newer epoch: if the log was replaced while a writer
+slept, what it reads in the old epoch does not count, and an entry it puts there is read by nobody (`python -m
+tests.model --traces` prints the schedules).
 """
 
 from __future__ import annotations
@@ -65,39 +66,39 @@ from .read_ahead import ReadAhead
 from .state import LogState
 from .unknown_outcome import OutcomeGuard
 
-EPOCH_SLOTS = 1000  # a cold reader reads at most so many entries
+EPOCH_SLOTS = 1000  # the most entries that a cold reader reads
 _RECENT, _RECENT_FILES = 256, 4096  # commits, and files that they name
 _PATIENCE_S = 60.0
-_SEEN_S = 1.0  # a warm reader may be so late with what other engines did past the log
+_SEEN_S = 1.0  # the longest that a warm reader may miss commits that other engines made past the log
 _log = logging.getLogger("lakelatch.log")
 
 
 class _ReplacedError(Exception):
-    """The log was replaced while we slept, and what was read of it may be a zombie's."""
+    """The log was replaced while we slept; entries read from the old epoch may be a zombie's."""
 
 
 class Follower:
-    """Collects the commits that land after its transaction began."""
+    """The list of commits since a transaction began, extended as they are read."""
 
     def __init__(self) -> None:
         self.commits: list[Commit] = []
-        self.complete = True  # False: the log was replaced meanwhile, and what it held is not known
+        self.complete = True  # False: the log was replaced meanwhile, and its commits are not known
 
 
 class Recent:
-    """The commits that a handle has read last, where commits land together; a few, because each may name many files."""
+    """The newest commits that a handle has read, kept for group commit. Bounded, because each may name many files."""
 
     def __init__(self) -> None:
         self._commits: deque[Commit] = deque()
         self._files, self._from = 0, 0
 
     def begin_at(self, slot: int) -> None:
-        """Nothing is known of what landed before that slot."""
+        """Forget everything; commits before this slot are unknown."""
         self._commits.clear()
         self._files, self._from = 0, slot
 
     def add(self, commit: Commit) -> None:
-        """The next one has landed."""
+        """Add the next commit."""
         self._commits.append(commit)
         self._files += _size(commit)
         while len(self._commits) > _RECENT or (self._files > _RECENT_FILES and self._commits):
@@ -106,15 +107,15 @@ class Recent:
             self._from = gone.slot + 1
 
     def since(self, slot: int) -> list[Commit] | None:
-        """What has landed from that slot on; None where that is not known any more."""
+        """The commits from that slot on; None if some of them are forgotten."""
         return [each for each in self._commits if each.slot >= slot] if slot >= self._from else None
 
     def first_of(self, commit: Commit) -> Commit | None:
-        """The first commit of the same entry, whose writer has appended it."""
+        """The first commit of the same entry, whose writer appended it."""
         return next((each for each in self._commits if each.slot == commit.slot and not each.place), None)
 
     def find(self, instant: str) -> Commit | None:
-        """The commit of that transaction, if it is one of these."""
+        """The commit of that transaction, if it is remembered."""
         return next((each for each in reversed(self._commits) if each.instant == instant), None)
 
 
@@ -126,16 +127,16 @@ class CommitLog:
     """One reader and appender of a table's log. Safe to share between threads; not to be used after fork.
 
     Args:
-        timeline: publishes. Asked before every append for the newest commit: every appender does so, hence all older
-            ones are there already. Asked once for the whole epoch by a new handle, because a power cut may have taken
-            names away that nobody had secured yet.
-        epoch_slots: an epoch is closed when it has so many entries.
+        timeline: publishes commits. Every append first publishes the newest commit, so all older ones are there
+            already. A new handle checks the whole epoch once, because a power cut may have removed names that were not
+            flushed.
+        epoch_slots: the number of entries after which an epoch is closed.
 
     Attributes:
-        recent: the commits that were read last.
-        epoch: the newest one; ``first_slot`` is where it begins, ``next_slot`` the first free one.
+        recent: the newest commits that were read.
+        epoch: the newest one; ``first_slot`` is its first slot, ``next_slot`` the first free one.
         restore: the newest restore that was read.
-        closed: the newest epoch that was closed here, and by nobody else; -1: none was.
+        closed: the newest epoch that this handle closed itself; -1 if none.
     """
 
     def __init__(self, store: Store, env: Environment, timeline: Publisher, *, epoch_slots: int = EPOCH_SLOTS) -> None:
@@ -148,9 +149,9 @@ class CommitLog:
         self._strangers = Strangers(self, env, timeline.since)
         self._doubt = OutcomeGuard(store.url)
         self._far = is_far(store.url)
-        self._met: tuple[str, bytes] | None = None  # the entry that has just taken the slot of ours
-        self._appended = -1  # the slot of the last entry of ours
-        self._alone = False  # the last entry of ours came right after one that we had read, or put
+        self._met: tuple[str, bytes] | None = None  # the entry that took the slot we tried
+        self._appended = -1  # the slot of our last entry
+        self._alone = False  # our last entry directly followed one that we had read or put
         self.state = LogState()
         self.epoch = self.next_slot = self.first_slot = 0
         self.closed = -1
@@ -159,18 +160,18 @@ class CommitLog:
     # --- reading ---------------------------------------------------------------------------------------------
 
     def catch_up(self) -> LogState:
-        """Read to the head and return the state there. Raises `TableNotFoundError` when there is no log."""
+        """Read to the head and return the state there. Raise `TableNotFoundError` if there is no log."""
         return self._read_on(surely=True)
 
     def glance(self, *, waits: bool = False) -> LogState:
-        """The state at a free slot, which is the head unless the log was replaced: for those who act on nothing that it says.
+        """Return the state at a free slot, the head unless the log was replaced. For callers that decide nothing by it.
 
-        ``waits``: for one who waits anyway, and spares requests rather than time.
+        ``waits``: the caller waits anyway; save requests rather than time.
         """
         return self._read_on(surely=False, waits=waits)
 
     def _read_on(self, *, surely: bool, waits: bool = False) -> LogState:
-        """The same; without ``surely`` to a free slot, which is the head unless the log was replaced while we slept."""
+        """Read to a free slot; with ``surely``, make certain that it is the head and that the log was not replaced."""
         with self._mutex:
             if not self.epoch:
                 self._start_at_newest_epoch()
@@ -182,7 +183,7 @@ class CommitLog:
                     entry = decode(body, path)
                     if self.next_slot == self.first_slot and not isinstance(entry, Open):
                         if self._newest_epoch() > self.epoch or first_slot(self._store, self.epoch) < self.next_slot:
-                            self._start_at_newest_epoch()  # ours is being removed; or a zombie's close led us here
+                            self._start_at_newest_epoch()  # our epoch is being removed; or a zombie's close led us here
                             continue
                         raise CorruptTableError(
                             f"{self._store.url}: the commit log begins in the middle, with {path}; entries before it were "
@@ -190,15 +191,16 @@ class CommitLog:
                             table=self._store.url,
                         )
                     if self.state.closed and body != self._opening():
-                        self._start_at_newest_epoch()  # taken over; or some of what we have read was a zombie's
+                        # `adopt` has replaced the log; or some of what we read was a zombie's
+                        self._start_at_newest_epoch()
                         continue
                     self._apply(entry)
                     continue
                 if not (surely or self.state.closed or self.next_slot == self.first_slot):
                     return self.state
-                # A free slot is the head only in the newest epoch, and after a close only while the next one has not begun.
-                # Elsewhere the log was replaced while we slept, and what stands where we read may be a zombie's: neither
-                # publish nor decide anything by it.
+                # A free slot is the head only in the newest epoch, and after a close only while the next one has not
+                # begun. Elsewhere the log was replaced while we slept, and entries read there may be a zombie's:
+                # neither publish nor decide by them.
                 if epochs(self._store, since=self.epoch if self.state.closed else self.epoch + 1):
                     if self._store.body(path) is None:
                         self._start_at_newest_epoch()
@@ -209,11 +211,12 @@ class CommitLog:
         return encode(self.state.carried(self.next_slot), self.epoch, self.next_slot, "")
 
     def _open_epoch(self, path: str) -> bool:
-        """Put the first entry of the epoch that follows a closed one; False for readers who may not write."""
+        """Put the first entry of the epoch after a closed one; return False if this reader may not write."""
         try:
             self.state.settings.refuse_older_versions(self._store.url)
             self._insist(path, self._opening())
-        except (StorageError, UnsupportedTableError, CommitStateUnknownError) as e:  # one that is there is the same
+        # any other opener puts the same bytes
+        except (StorageError, UnsupportedTableError, CommitStateUnknownError) as e:
             _log.debug("epoch %d stays unopened: %s", self.epoch, e)
             return False
         return True
@@ -221,7 +224,7 @@ class CommitLog:
     def _start_at_newest_epoch(self) -> None:
         newest, slots, gone = self._newest_epoch(), list[str](), 0
         while newest != gone and not (slots := slot_names(self._store, newest)):
-            gone, newest = newest, self._newest_epoch()  # there is a newer one if it was removed while we slept
+            gone, newest = newest, self._newest_epoch()  # if it was removed while we slept, there is a newer one
         if not slots:
             raise TableNotFoundError(
                 f"{self._store.url} has no commit log; it is read-only until `lakelatch adopt URL LOCK`",
@@ -230,7 +233,7 @@ class CommitLog:
         self._refuse_hole(newest, [int(name) for name in slots])
         for follower in self._followers:
             follower.complete = False
-        # With the settings known so far: threads that share the handle look at them without the mutex.
+        # Keep the known settings: threads that share the handle read them without the mutex.
         self.state, self._published, self._unverified = LogState(settings=self.state.settings), -1, []
         self.epoch, self.next_slot = newest, int(slots[0])
         self.first_slot = self.next_slot
@@ -238,17 +241,19 @@ class CommitLog:
         self._appended = -1
 
     def _refuse_hole(self, epoch: int, slots: list[int]) -> None:
-        """Raise `CorruptTableError` when entries that somebody was told of stand behind one that is missing.
+        """Raise `CorruptTableError` if reported entries stand behind a missing one.
 
-            t=0  A's entry 7 is seen, and its flush fails; before A can write it anew, B appends 8, whose flush does not fail
+            t=0  A's entry 7 is seen, and its flush fails; before A can rewrite it, B appends 8, whose flush does not
+                 fail
             t=1  the power goes; the disk has 8 and not 7
 
-        Whoever took 7 for the head would append there, and then read what B had decided on another history. Begin entries
-        alone tell nobody anything: their names need not be on disk, and who made them died with the cut.
+        A writer that took 7 for the head would append there, and then read B's entry, decided on another history. Begin
+        entries alone do no harm: nobody was told of them, their names need not be on disk, and their writers died with
+        the power cut.
         """
         hole = next((slot for slot, there in enumerate(slots, slots[0]) if slot != there), None)
         if hole is None or self._store.body(slot_path(epoch, hole)) is not None or epochs(self._store, since=epoch + 1):
-            return  # it came, or another epoch did, while they were listed
+            return  # the entry arrived, or another epoch did, during the listing
         behind = (slot_path(epoch, slot) for slot in slots if slot > hole)
         if all(
             isinstance(decode(body, path), Begin | GroupBegin)
@@ -265,13 +270,13 @@ class CommitLog:
         )
 
     def _newest_epoch(self) -> int:
-        # Older epochs than ours are of no interest, or every commit would pay for the table's age.
+        # Never list older epochs, or every commit would pay for the table's age.
         return max(epochs(self._store, since=self.epoch + 1), default=self.epoch)
 
     def _apply(self, entry: LogEntry) -> None:
         if isinstance(entry, Open):
             self._strangers.epoch_begins(entry.top)
-            if self._unverified is not None:  # who closed the epoch has published what it held, and brought it to disk
+            if self._unverified is not None:  # its closer has published the previous epoch's commits and flushed them
                 self._unverified = [each for each in self._unverified if each.undone]
         landed = list[Commit]()
         for each in singly(entry):
@@ -285,7 +290,7 @@ class CommitLog:
         self.next_slot = entry.slot + 1
 
     def _have_landed(self, commits: list[Commit]) -> None:
-        """The commits of one entry, all at once: other threads look at what followers have without the mutex, slot by slot."""
+        """Add the commits of one entry, all at once: other threads read the followers without the mutex, slot by slot."""
         for follower in self._followers:
             follower.commits.extend(commits)
         for commit in commits:
@@ -298,10 +303,11 @@ class CommitLog:
             if self._unverified is not None:
                 self._unverified.append(commit)
             elif commit.undone:
-                self._unverified = [commit]  # takes them back; one of them may have been published late, by us too
+                # must be taken off the timeline; a late put, also ours, may have published one
+                self._unverified = [commit]
 
     def follow(self, other: Follower) -> Follower:
-        """A follower that has seen what ``other`` has, and goes on collecting."""
+        """Return a follower that starts with the commits of ``other`` and goes on collecting."""
         with self._mutex:
             follower = Follower()
             follower.commits.extend(other.commits)
@@ -310,7 +316,7 @@ class CommitLog:
             return follower
 
     def follow_since(self, slot: int) -> Follower:
-        """A follower that has seen every commit from that slot on, and goes on collecting."""
+        """Return a follower that starts with every commit from that slot on and goes on collecting."""
         with self._mutex:
             self.catch_up()
             follower = Follower()
@@ -321,7 +327,7 @@ class CommitLog:
             return follower
 
     def follow_from(self, slot: int) -> Follower:
-        """The same without a request to the store, where this handle remembers what has landed since that slot."""
+        """Do the same as `follow_since`, without a request if this handle remembers the commits since that slot."""
         with self._mutex:
             known = self.recent.since(slot)
             if known is None:
@@ -332,7 +338,7 @@ class CommitLog:
             return follower
 
     def unfollow(self, follower: Follower) -> None:
-        """The transaction is over; stop collecting for it."""
+        """Stop collecting for a transaction that is over."""
         with self._mutex:
             if follower in self._followers:
                 self._followers.remove(follower)
@@ -347,18 +353,22 @@ class CommitLog:
         look: bool | None = None,
         publishes: bool = True,
     ) -> LogEntry | None:
-        """Append what ``build`` makes of the state at the head; returns the entry with its slot.
+        """Append the entry that ``build`` makes of the state at the head; return it with its slot.
 
-        ``build`` runs again at every slot tried, so its checks and its times are never older than the slot. It may
-        raise, or return None to append nothing. ``follower`` starts to collect right after the entry. ``look``: for commits
-        past the log, at every slot; None: now and then; False: not here, `look` has been called. Where JVM writers share the
-        table's lock, True is for who holds it: nobody else publishes what others have left. ``publishes``: False
-        for an entry that is no commit, when the caller publishes the newest one before it looks at the table. Then a far store
-        has one request less between two slots.
+        ``build`` runs again at every slot tried, so its checks and times are never older than the slot. It may raise,
+        or return None to append nothing.
+
+        Args:
+            follower: starts to collect right after the entry.
+            look: check the timeline for commits past the log. True: at every slot; None: now and then; False: not here,
+                the caller has called `look`. If JVM writers share the table's lock, True is for its holder, the only
+                one that may publish the commits that others left.
+            publishes: False for an entry that is no commit, if the caller publishes the newest commit before it reads
+                the table. Saves a request between two slots on a far store.
 
         Raises:
-            CommitStateUnknownError: the store gave no answer for a minute, or none when it was asked what became of an entry that
-                was in doubt; that one may have landed, or may still land.
+            CommitStateUnknownError: the store gave no answer for a minute, or none about the outcome of an entry in
+                doubt. The entry may be in the log, or may still arrive.
         """
         with self._mutex, OutcomeGuard(self._store.url) as self._doubt:
             again, unread = False, self._may_be_at_head()
@@ -376,7 +386,7 @@ class CommitLog:
                 except Exception:
                     if not unread:
                         raise
-                    unread = False  # what has landed since may say otherwise
+                    unread = False  # commits since then may change the answer
                     continue
                 if entry is None:
                     if not unread:
@@ -391,7 +401,8 @@ class CommitLog:
                 entry = at_slot(entry, slot)
                 if self._newest_epoch_is_not(epoch):
                     self._doubt.about(f"log entry {slot_path(epoch, slot)}", getattr(entry, "instant", ""))
-                    # One that holds several is not judged by its first: each has an outcome, and its writer looks for it.
+                    # Members of a group have an outcome each, which their writers look up; its first alone does not
+                    # decide.
                     if isinstance(entry, GroupCommit) or not self._counts(entry):
                         self.epoch = 0
                         continue
@@ -403,10 +414,10 @@ class CommitLog:
                 return entry
 
     def _may_be_at_head(self) -> bool:
-        """Whether the next slot is most likely free: on a far store, while nobody else appends.
+        """Return whether the next slot is probably free: on a far store, while nobody else appends.
 
-        The put tells as well as a reading does, since it is done only where nothing stands, and spares one request. Nothing
-        but an entry comes of it: whoever would raise or give nothing reads first.
+        The put then replaces the read and saves a request, because put-if-absent succeeds only on a free slot. Only an
+        entry may come of an unread slot: if ``build`` raises or returns None, read first and build again.
         """
         known = self.epoch and not self.state.closed and self.next_slot > self.first_slot
         return bool(known and self._far and self._alone and self._unverified is None)
@@ -414,11 +425,11 @@ class CommitLog:
     def _propose(
         self, build: Callable[[LogState], LogEntry | None], *, look: bool | None, publishes: bool, surely: bool
     ) -> LogEntry | None:
-        """What to append at the free slot.
+        """Return the entry to append at the free slot.
 
-        Not ``surely`` at the head: then the newest epoch is looked up here, before anything is published or concluded. A
-        proposal is no conclusion. After its put the newest epoch is looked up in any case; if that is still this one, it
-        was so all the time, and everything that was read of it counts.
+        Without ``surely``, the slot may not be the head; check for a newer epoch before publishing or concluding
+        anything. A proposal concludes nothing. After its put the newest epoch is read in any case; if it is still this
+        one, it was so all the time, and everything read of it counts.
 
         Raises:
             _ReplacedError: this epoch is not the newest any more.
@@ -434,7 +445,7 @@ class CommitLog:
             state = self.state
             self._refuse_unopened(state)
             entry = build(state)
-            if self._strangers.found and not isinstance(entry, End | None):  # to end a transaction is always safe
+            if self._strangers.found and not isinstance(entry, End | None):  # ending a transaction is always safe
                 raise self._strangers.error(self._store.url)
         except _ReplacedError:
             raise
@@ -459,13 +470,13 @@ class CommitLog:
             )
 
     def ready(self, commit: Commit) -> AbstractContextManager[None]:
-        """Before the lock is taken, so that nobody waits for it: all that can be done to publish this commit of ours."""
+        """Prepare to publish this commit of ours, before the lock is taken, so that nobody waits for that work."""
         return self._timeline.ready(commit)
 
     def publish_through(self, commit: Commit, *, locked: bool = True) -> bool:
-        """Put that commit, and those before it, on the timeline; those behind it in its entry have writers of their own.
+        """Publish that commit and those before it; the ones behind it in its entry are published by their own writers.
 
-        ``locked``: by the lease under which it was appended. Result and errors are those of `publish_last`.
+        ``locked``: under the lease that it was appended with. Result and errors are those of `publish_last`.
         """
         with self._mutex:
             newest = self.state.newest
@@ -476,24 +487,24 @@ class CommitLog:
             return True
 
     def publish_behind(self, members: Sequence[Commit]) -> None:
-        """Put all but the first of one entry on the timeline; for who has put the first there, and holds no mutex meanwhile."""
+        """Publish all but the first commit of one entry, after its writer has published that. Holds no mutex."""
         for each in members[1:]:
             self._timeline.publish(each, unseen=each.side is None)
 
     def can_publish(self, commit: Commit) -> bool:
-        """Whether what that commit says can be said on the timeline; somebody else has prepared it."""
+        """Return whether a commit that another writer prepared can be encoded for the timeline."""
         return self._timeline.can_publish(commit)
 
     def publish_last(self, *, locked: bool = False, looked: bool = False) -> bool:
-        """Put the newest commits, those of one entry, on the timeline, unless this handle has seen them there.
+        """Publish the newest commits, those of one entry, unless this handle has seen them on the timeline.
 
             t=0  P's commit entry is in the log; P dies before it is on the timeline, and its lease ends
             t=1  a JVM writer, which reads no log, takes the lock and commits over the same files
             t=2  the next of ours publishes P's commit: readers lose the rows of one of the two, and both stand
 
-        So what others have left is not published over a foreign commit that is known. Where JVM writers share the table's
-        lock, it is looked for once more, under that lock: False when the commits are not there and ``locked`` is false.
-        ``looked``: that was done, under the same lease, right before the newest entry, if it is ours.
+        So commits left by others are not published over a known foreign commit. If JVM writers share the table's lock,
+        check for one again under that lock; without ``locked``, return False if the commits are not there yet.
+        ``looked``: that check was made under the same lease, right before the newest entry, if it is ours.
 
         Raises:
             UnsupportedTableError: another engine has committed, and the newest commits were not on the timeline before.
@@ -509,7 +520,7 @@ class CommitLog:
             if not self._verify(self._unverified, locked=locked):
                 return False
         while True:
-            newest = self.state.newest  # after that, which may have read on
+            newest = self.state.newest  # re-read: verifying may have read on
             if not newest or newest[-1].slot == self._published:
                 return True
             ours, shared = newest[-1].slot == self._appended, bool(self.state.settings.shared_with_jvm)
@@ -536,10 +547,10 @@ class CommitLog:
         return last is None or last.slot == self._published
 
     def missing(self, names: Collection[str], since: Sequence[Commit]) -> tuple[list[Commit], list[tuple[Commit, str]]]:
-        """The commits that a timeline of these names may not show as the log has them, and what of them it lacks.
+        """Return the commits that a timeline of these names may not show as the log has them, and the names it lacks.
 
-        Of this epoch alone, and no more than the newest once this handle has verified it. ``since``: what has landed since
-        the handle looked at the log first.
+        Covers this epoch only, and only the newest entry once this handle has verified the epoch. ``since``: the
+        commits since the handle first read the log.
         """
         with self._mutex:
             told = {(c.slot, c.place): c for c in (*(self._unverified or ()), *since, *self.state.newest)}
@@ -547,10 +558,10 @@ class CommitLog:
         return commits, self._timeline.missing(commits, names)
 
     def look(self, *, now: bool = False) -> list[str]:
-        """Requested times of commits since the epoch was opened that are on the timeline and not in the log.
+        """Return T of commits since the epoch was opened that are on the timeline and not in the log.
 
-        As seen ``now``, or at the last look if the next is not due. A committer asks before it takes the lock, or
-        everybody who waits for that would wait for the look.
+        ``now``: list the timeline; otherwise return the last result unless a new listing is due. A committer calls this
+        before it takes the lock, so that writers waiting for the lock do not wait for the listing too.
         """
         with self._mutex:
             if now:
@@ -561,16 +572,17 @@ class CommitLog:
             return self._strangers.found
 
     def past_the_log(self) -> tuple[list[str], frozenset[str]]:
-        """What other engines have done that the log does not tell: T of commits since the epoch was opened, and of rollbacks.
+        """Return the changes of other engines that are not in the log: T of commits since the epoch was opened, and of
+        rollbacks.
 
-        As seen no more than a second ago.
+        At most a second old.
         """
         with self._mutex:
             self._strangers.look(every_s=_SEEN_S)
             return list(self._strangers.found), self.rollbacks
 
     def lists_the_timeline(self) -> None:
-        """The caller does, and sees by itself what other engines have done: the next look is due a second later."""
+        """Note that the caller lists the timeline itself, so that the next listing is due a second later."""
         self._strangers.postpone()
 
     @property
@@ -582,20 +594,21 @@ class CommitLog:
         last, known = self.state.last, len(commits)
 
         def may(shown: list[Instant]) -> bool:
-            self._strangers.judge(shown)  # may read on: what it adds is still to be verified, a restore above all
+            # may read on: commits added by that are still to be verified, a restore above all
+            self._strangers.judge(shown)
             return not self._strangers.found and (locked or not self.state.settings.shared_with_jvm)
 
         if not self._timeline.reconcile(commits[:known] or self.state.newest, may):
             return self._unverified is not commits
-        if self._unverified is commits:  # else the log was made anew while we read on, and that one is to be verified
+        if self._unverified is commits:  # else the log was replaced while we read on, and the new one is to be verified
             self._published = last.slot if last is not None else -1
             self._unverified = commits[known:] or None
         return True
 
     def _insist(self, path: str, body: bytes, entry: LogEntry | None = None) -> bool:
-        """True when these bytes stand at the path; False when others do. Repeats until the store says which."""
+        """Return True if these bytes stand at the path, False if others do. Repeat until the store says which."""
         deadline, pause, in_doubt, unflushed = self._env.monotonic() + _PATIENCE_S, 0.05, "", False
-        # A begin that a power cut takes away died with its writer, and the next entry secures the names before it.
+        # A begin lost in a power cut died with its writer, and the next entry flushes the names before it.
         durable: Durable = "bytes" if isinstance(entry, Begin) else True
         while True:
             try:
@@ -604,12 +617,13 @@ class CommitLog:
                     if stored.body != body:
                         self._met, self._alone = (path, stored.body), False
                         return False
-                    # Ours that got no answer, or the same of another's; and what can be seen may be on no disk.
+                    # Our own put that got no answer, or the same bytes of another writer. It can be seen, but may not
+                    # be on disk.
                     put = self._write_anew(path) if unflushed else self._store.secure(path)
                 unflushed = unflushed or put.unflushed
             except StorageError as e:
                 if not in_doubt:
-                    raise  # the store says that nothing was written, and no earlier try can have been
+                    raise  # the store says that nothing was written, and no earlier try can have written
                 in_doubt = str(e)
             else:
                 if put.done:
@@ -628,10 +642,11 @@ class CommitLog:
             pause = min(pause * 2, 2.0)
 
     def secure(self, commit: Commit) -> None:
-        """The entry of that commit, which somebody else has appended, is on disk when this returns.
+        """Bring the entry of a commit that another writer appended to disk.
 
         Raises:
-            CommitStateUnknownError: the store gave no answer for a minute. It has landed, and a power cut may take it away.
+            CommitStateUnknownError: the store gave no answer for a minute. The commit is in the log, and a power cut
+                may remove it.
         """
         deadline, pause, unflushed = self._env.monotonic() + _PATIENCE_S, 0.05, False
         while True:
@@ -645,7 +660,7 @@ class CommitLog:
                     if put.outcome is not Outcome.LOST:
                         break
                 else:
-                    return  # its epoch was closed, and has gone since: everything in it was on disk before
+                    return  # its epoch was closed and then removed, and a closed epoch is on disk
                 cause = put.cause or "no answer"
             except StorageError as e:
                 cause = str(e)
@@ -660,29 +675,30 @@ class CommitLog:
             pause = min(pause * 2, 2.0)
 
     def _write_anew(self, path: str) -> Put:
-        """The entry at the path and those before it are written anew: a flush that failed may have dropped any of them.
+        """Rewrite the entry at the path and those before it: a failed flush may have dropped any of them.
 
         t=0  W appends its begin entry, whose name need not be flushed, and its commit entry behind it
-        t=1  the flush of the folder fails, and the kernel drops both names; only the commit entry is written anew
+        t=1  the flush of the folder fails, and the kernel drops both names; only the commit entry is rewritten
         t=2  the power goes; the log has a hole where the begin entry was, and ends there for every reader
         """
         folder, _, last = path.rpartition("/")
         for name in self._store.names(folder):
             if name < last and (put := secured(self._store, f"{folder}/{name}")).outcome is Outcome.UNKNOWN:
                 return put
-        return secured(self._store, path)  # LOST when the epoch has been pruned meanwhile
+        return secured(self._store, path)  # LOST if the epoch has been pruned meanwhile
 
     def _newest_epoch_is_not(self, epoch: int) -> bool:
         try:
             return self._newest_epoch() != epoch
         except StorageError:
-            return True  # then `_counts` says that nobody knows
+            return True  # then `_counts` raises: the outcome is unknown
 
     def _counts(self, entry: LogEntry) -> bool:
-        """Whether our entry counts although the newest epoch is not the one that it stands in.
+        """Return whether our entry counts although its epoch is not the newest.
 
-        Somebody closed the epoch after our entry, or the log was made anew and it stands where nobody reads. The newest
-        epoch says which: by the state that it was opened with, by its own entries, and by the timeline, read after it.
+        Either the epoch was closed after our entry, or the log was replaced and nobody reads the entry. The newest
+        epoch says
+        which: by the state that it opened with, by its own entries, and by the timeline, read after it.
         """
         fresh = LogState()
         for found in read_epoch(self._store, self._newest_epoch()):
@@ -693,14 +709,13 @@ class CommitLog:
         if self.next_slot - self.first_slot >= self._epoch_slots:
             try:
                 self.close_epoch()
-            except LakeLatchError:  # our entry has landed all the same; the next appender closes
+            except LakeLatchError:  # our entry is in the log all the same; the next appender closes
                 _log.warning("%s: epoch %d could not be closed yet", self._store.url, self.epoch, exc_info=True)
 
     def close_epoch(self) -> None:
-        """End the epoch at the next free slot, if nobody takes it first. The next reader opens the new one.
+        """Close the epoch at the next free slot, unless another writer takes it. The next reader opens the new epoch.
 
-        Everything that the next epoch does not look at any more is settled before: published and on disk for good, and
-        no stranger's commit among it.
+        First settle everything that the next epoch ignores: all commits are published and durable, and none is foreign.
         """
         with self._mutex:
             slot, epoch = self.next_slot, self.epoch
@@ -709,7 +724,9 @@ class CommitLog:
             if self._strangers.found:
                 raise self._strangers.error(self._store.url)
             if not there or self.state.closed or (self.epoch, self.next_slot) != (epoch, slot):
-                return  # it is closed, or read on meanwhile: the next appender closes
+                return  # closed already, or new entries came: the next appender closes
+            # Durable before the close: the next epoch does not verify these names again, and a power cut would lose
+            # them for good.
             self._timeline.secure()
             if self._store.put_if_absent(slot_path(epoch, slot), encode(Close(), epoch, slot, self._env.uuid())).done:
                 self.closed = epoch
@@ -721,14 +738,15 @@ class CommitLog:
         batches: Callable[[Batches], Iterable[Landed]],
         overlaps: Callable[[Commit], bool] = lambda _: False,
     ) -> tuple[Commit, ...]:
-        """The log goes on in a new epoch with these settings, in which nothing is open and no commit is a stranger's.
+        """Continue the log in a new epoch with these settings, with no open transaction and no foreign commit.
 
         Args:
-            top: the largest time that the timeline shows, read when nothing can land any more.
-            batches: which have landed, by what this log says and by the timeline; likewise.
-            overlaps: whether a commit that is not on the timeline yet has changed what a stranger's has.
+            top: returns the largest time on the timeline; called once nothing can commit any more.
+            batches: returns the committed batches, by this log and by the timeline; called then too.
+            overlaps: return whether an unpublished commit changed what a foreign commit changed.
 
-        Returns the commits that were left out for that: they count for nothing, and were shown to no reader of the timeline.
+        Returns the commits left out because they overlap: they do not count, and no reader of the timeline has seen
+        them.
         """
         with self._mutex:
             while True:
@@ -741,9 +759,10 @@ class CommitLog:
                 self._timeline.secure()
                 if not self._insist(slot_path(closing, slot), encode(Close(), closing, slot, self._env.uuid())):
                     continue
-                if epochs(self._store, since=closing + 1):  # carried on by somebody, then that closes; or long gone
+                # another opener carried the epoch on, so close that one; or the log was replaced long ago
+                if epochs(self._store, since=closing + 1):
                     continue
-                # All that counts stands before the close.
+                # Nothing can be added before the close any more, so this state is final.
                 last, said = None if left else state.last, Batches(state.batches)
                 said.take_back(each.instant for each in left)
                 opening = Open(max(state.top, top()), 0, settings, (), last, slot + 1, batches=tuple(batches(said)))
@@ -752,7 +771,7 @@ class CommitLog:
                     return left
 
     def _publish_beside(self, overlaps: Callable[[Commit], bool]) -> tuple[Commit, ...]:
-        """Publish what can be published beside strangers' commits; returns those of ours that cannot."""
+        """Publish the commits that do not overlap with foreign ones; return ours that do."""
         self._strangers.look(now=True)  # may read on
         commits = self._unverified or list(self.state.newest)
         left = tuple(each for each in commits if not self._timeline.shows(each) and overlaps(each))
@@ -762,10 +781,11 @@ class CommitLog:
     # --- history ---------------------------------------------------------------------------------------------
 
     def outcome(self, instant: str) -> str | None:
-        """``open``, ``commit``, ``undone`` (by a restore), ``rollback`` or ``abort``; None for one that is not ours.
+        """``open``, ``commit``, ``undone`` (by a restore), ``rollback`` or ``abort``; None if it is not a transaction
+        of ours.
 
-        The newest epoch first, then the timeline: who is not open in it can no longer land, and every commit but those of
-        the newest entry is on the timeline, or was taken back.
+        Reads the newest epoch first, then the timeline. A transaction not open in the epoch can no longer commit, and
+        every commit before the newest entry is on the timeline or was taken back.
         """
         with self._mutex:
             state = self.catch_up()
@@ -775,15 +795,15 @@ class CommitLog:
                 return state.ended[instant]
             if self._landed(state, instant) is not None:
                 return "commit"
-            # Larger than every time in the log: begun by a stranger.
+            # A T larger than every time in the log is foreign.
             return outcome_of(self._store, instant) if instant <= state.top else None
 
     def entries(self) -> Iterator[Single]:
-        """Every entry of every epoch that is still there, oldest first."""
+        """Every entry of every remaining epoch, oldest first."""
         return read_all(self._store)
 
     def landed(self, instant: str) -> str | None:
-        """The completion time of a transaction that has landed, else None."""
+        """The completion time of a committed transaction, else None."""
         with self._mutex:
             return self._landed(self.catch_up(), instant) or landed_at(self._store, instant)
 

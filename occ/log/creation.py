@@ -1,18 +1,18 @@
-"""Making a table, in steps of which each is a put-if-absent of the same bytes, whoever does it.
+"""Create a table in steps, each a put-if-absent of the same bytes by any process.
 
-    1  the claim `.hoodie/.lakelatch/creation` says all that the table is to be: its properties and the first entry of its log
-    2  the timeline's folder, which the JVM lists even when nothing was written yet
+    1  the claim `.hoodie/.lakelatch/creation` fixes the whole table: its properties and the first entry of its log
+    2  the timeline's folder, which the JVM lists even before anything is written
     3  `hoodie.properties`: from here on there is a table
     4  the first entry of the log
 
-Whose claim stands has made the table. Whoever comes next carries out the rest, as the claim says and not as he would:
+The writer of the claim is the creator. Every later process completes the steps by the claim, not by its own wishes:
 
     t=0  A's claim stands; A is suspended, or dies
-    t=1  B, who wants the same table or another one, finds the claim, does steps 2 to 4, and compares what he asked for
+    t=1  B, who wants the same table or another one, finds the claim, does steps 2 to 4, and compares what it asked for
     t=2  A goes on, and finds each object there, with its own bytes
 
-The claim is never deleted: behind a second one somebody would begin a second log.
-Another engine may put its own properties first. Then the claim is none of that table, and nobody goes on with it.
+The claim is never deleted: after a second claim a second log could begin. If another engine puts its own properties
+first, the claim does not describe that table, and nobody continues it.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Creation:
-    """A table that is being made, or was: its properties, and where its log begins with what."""
+    """The plan of a table: its properties, and the epoch and first entry of its log."""
 
     properties: bytes
     epoch: int
     opening: bytes
 
     def to_bytes(self) -> bytes:
-        """The claim."""
+        """The bytes of the claim."""
         plain = {
             "v": 1,
             "properties": self.properties.decode(),
@@ -54,7 +54,7 @@ class Creation:
 
     @classmethod
     def from_bytes(cls, body: bytes, table: str) -> Self:
-        """The reverse. `CorruptTableError` for what is no claim."""
+        """Read a claim. Raise `CorruptTableError` if the bytes are none."""
         try:
             plain = json.loads(body)
             made = cls(plain["properties"].encode(), int(plain["epoch"]), plain["opening"].encode())
@@ -71,21 +71,21 @@ class Creation:
 
     @property
     def timeline_folder(self) -> str:
-        """Of the table."""
+        """The folder of the timeline, relative to the table."""
         return TableConfig.from_bytes(self.properties, table="").timeline_folder
 
 
 def creation_of(store: Store) -> Creation | None:
-    """The claim that stands."""
+    """The claim on the store; None if there is none."""
     body = store.body(CREATION)
     return None if body is None else Creation.from_bytes(body, store.url)
 
 
 def claim(store: Store, wanted: Creation) -> Creation:
-    """The claim that stands after this: ``wanted``, unless another one was first.
+    """Put the claim ``wanted`` and return the one that stands, which is another's if that was first.
 
     Raises:
-        StorageError: the store gave no answer. Whichever claim stands is carried out by whoever comes next.
+        StorageError: the store gave no answer. Run it again: the next process completes the claim that stands.
     """
     for _ in range(_TRIES):
         put = store.put_if_absent(CREATION, wanted.to_bytes())
@@ -100,12 +100,13 @@ def claim(store: Store, wanted: Creation) -> Creation:
 
 
 def put_properties(store: Store, creation: Creation) -> bool:
-    """There is a table after this. False: another engine has made one, and it is not the one of the claim.
+    """Create the table of the claim. Return False if another engine has created a different one.
 
     Raises:
-        StorageError: the store gave no answer. What was begun is finished by whoever comes next.
+        StorageError: the store gave no answer. Run it again: the next process finishes the creation.
     """
-    # Others may go by what one has only seen, and a power cut must not take that away.
+    # First flush the claim and the folder: others may act on what one process has merely seen, so a power cut must not
+    # remove it.
     cause = _on_disk(store, CREATION) or _on_disk(store, f"{creation.timeline_folder}/{FOLDER_KEEPER}", b"")
     for _ in range(0 if cause else _TRIES):
         put = put_secured(store, _PROPERTIES, creation.properties)
@@ -119,7 +120,7 @@ def put_properties(store: Store, creation: Creation) -> bool:
 
 
 def _on_disk(store: Store, path: str, body: bytes | None = None) -> str:
-    """Why it is not; "" when it is."""
+    """Make an object durable; return the cause of a failure, "" on success."""
     for _ in range(_TRIES):
         put = secured(store, path) if body is None else put_secured(store, path, body)
         if put.done:
@@ -131,7 +132,7 @@ def start_log(store: Store, epoch: int, opening: bytes) -> None:
     """Put the first entry of an epoch.
 
     Raises:
-        StorageError: the store gave no answer. What was begun is finished by whoever comes next.
+        StorageError: the store gave no answer. Run it again: the next process finishes the creation.
     """
     for _ in range(_TRIES):
         put = put_secured(store, slot_path(epoch, 1), opening)
@@ -144,22 +145,22 @@ def start_log(store: Store, epoch: int, opening: bytes) -> None:
 
 
 def finish(store: Store, properties: bytes) -> bool:
-    """Begin the log of a table with these properties whose creator did not come so far. False: that is not what it lacks.
+    """Start the log of a table whose creator stopped before. Return False if the table lacks something else.
 
     Raises:
-        StorageError: as of `start_log`.
+        StorageError: the same as in `start_log`.
     """
     creation = creation_of(store)
     if creation is None or creation.properties != properties or epochs(store):
         return False
     if any(parse(name, layout=2) for name in store.names(creation.timeline_folder)):
-        return False  # what has an instant had a log, which somebody has deleted
+        return False  # a table with instants had a log, and somebody deleted it
     start_log(store, creation.epoch, creation.opening)
     return True
 
 
 def strange_files(store: Store) -> list[str]:
-    """What lies in the folder, but for what a creator of a table may have put there before its claim."""
+    """The files in the folder, except those that a creator may put there before its claim."""
     there = [e.name for e in store.list("")]
     # A creator tries the store first; one that was killed at that leaves its folder, which no reader looks into.
     there += [f"{f}/" for f in store.folders("") if f != ".hoodie" and not f.startswith(PROBES)]

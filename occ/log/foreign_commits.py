@@ -1,9 +1,9 @@
-"""Commits of engines that do not read the log: on the timeline, and not in it.
+"""Foreign commits: made by engines that do not read the log, on the timeline and not in the log.
 
-The log cannot tell whether they overlap with ours, so whoever notices one writes no more until `adopt` has taken it
-over. A new handle looks when it verifies its epoch, every handle again now and then (one ranged listing, bounded in
-its share of the time; who reads, once a second), and whoever closes an epoch right before: what is older than the epoch is
-known.
+The log cannot tell whether they overlap with ours, so a writer that sees one stops writing until `adopt` has taken it
+over. A new handle checks when it verifies its epoch. Every handle checks again now and then, with one ranged listing
+and a bounded share of its time (readers once a second). The closer of an epoch checks right before, so commits older
+than the epoch are known.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ...hudi.timeline import EARLIEST, Instant
 from ..entries import Commit
 from .state import LogState
 
-_SHARE, _EVERY_S = 0.001, 1.0  # of the time, what looking may cost; and not more often than that
-_AWAITED_S = 600.0  # whoever was seen at work is looked for every time, for so long: it may also have died
+_SHARE, _EVERY_S = 0.001, 1.0  # the share of time that checks may take, and the shortest pause between two
+_AWAITED_S = 600.0  # how long a pending foreign instant makes every check due; its writer may also have died
 
 
 class _Log(Protocol):
-    """What is asked of the commit log."""
+    """The part of the commit log that is used here."""
 
     @property
     def state(self) -> LogState: ...
@@ -31,16 +31,16 @@ class _Log(Protocol):
 
 
 class Strangers:
-    """What one handle of a log knows of them.
+    """The foreign commits and rollbacks that one handle of a log knows.
 
     Args:
-        log: reads on; its ``state`` is that of the last reading.
-        since: the instants of commits, pending ones too, from the T on that is its argument, without those whose T
-            is known by its second one.
+        log: can read on; its ``state`` is that of the last read.
+        since: returns the instants of commits, pending ones too, from a given T on, without those whose T the given
+            function knows.
 
     Attributes:
-        found: T of those that have committed, in order.
-        rollbacks: T of the rollbacks of other engines that were seen. One may be of a commit of ours, whose files are gone.
+        found: T of completed foreign commits, in order.
+        rollbacks: T of other engines' rollbacks. One may be of a commit of ours, whose files are then gone.
     """
 
     def __init__(
@@ -54,14 +54,14 @@ class Strangers:
         self._at_work: dict[str, float] = {}  # T -> when it was first seen pending, by the monotonic clock
 
     def epoch_begins(self, top: str) -> None:
-        """All that the timeline showed up to that time is known: who closed the epoch before had looked."""
+        """Forget what was found: the closer of the previous epoch checked the timeline up to ``top``."""
         self.found, self._top = [], top
 
     def look(self, *, now: bool = False, every_s: float | None = None) -> None:
-        """Look on the timeline, if it is time to or ``now``. May read on in the log.
+        """List the timeline if a check is due, or ``now``. May read on in the log.
 
-        ``every_s``: it is time to when the last look is older. Once there is one, every time: its own engine may have taken
-        it back.
+        ``every_s``: due if the last listing is older. Once a foreign commit was found, list every time: its engine may
+        have taken it back.
         """
         began = self._env.monotonic()
         awaited = any(began < seen + _AWAITED_S for seen in self._at_work.values())
@@ -74,11 +74,11 @@ class Strangers:
         self._next_at = ended + max((ended - began) / _SHARE, _EVERY_S)
 
     def postpone(self) -> None:
-        """Who looks every few seconds has just seen the timeline."""
+        """Note a fresh listing made elsewhere, so that the next periodic check is due later."""
         self._looked_at = self._env.monotonic()
 
     def judge(self, shown: Sequence[Instant]) -> None:
-        """Sort out which of these are strangers'. May read on: one that began since we read the log is none."""
+        """Pick the foreign instants out of a listing. May read on: an instant begun since our last read may be ours."""
         self.rollbacks.update(each.requested for each in shown if each.action == "rollback" and each.completed)
         shown = [each for each in shown if each.action != "rollback"]
         if any(self._is_unknown(each) for each in shown):
@@ -88,7 +88,7 @@ class Strangers:
         seen, at = self._at_work, self._env.monotonic()
         pending = [each.requested for each in unknown if each.state != "completed"]
         self._at_work = {instant: seen.get(instant, at) for instant in pending}
-        # One that is at work now will complete under the T that it has.
+        # A pending instant completes later under the T that it has, so the next listing must start no later than there.
         self._from = min([self._top, *(each.requested for each in unknown)])
 
     def _is_ours(self, requested: str) -> bool:
@@ -98,11 +98,11 @@ class Strangers:
     def _is_unknown(self, each: Instant) -> bool:
         if self._is_ours(each.requested):
             return False
-        # Whatever had completed when the epoch was opened is known, and what completes later says so by its C.
+        # Everything completed before the epoch opened is known; a later completion shows in its C.
         return each.state != "completed" or max(each.requested, each.completed or "") > self._top
 
     def error(self, table: str, *, left: Commit | None = None) -> UnsupportedTableError:
-        """What a writer is told who would have to write beside them; ``left``: a commit that may not be published over them."""
+        """The error for a writer that would write beside foreign commits; ``left``: a commit not published because of them."""
         unpublished = (
             f" {left.instant} of {left.writer} is in the log, did not reach the timeline before that, and is not put there now."
             if left is not None

@@ -1,6 +1,6 @@
 """The timeline as the log's publication: instants that Hudi's readers see, in the order of the log.
 
-`Publisher` may be asked by anybody, any number of times: the bytes are a function of the log entry.
+`Publisher` is idempotent and may be called by any process: the bytes are a function of the log entry.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ from ..entries import (
 )
 
 FOLDER_KEEPER = ".lakelatch"  # on the timeline; the JVM fails when a folder that it lists is not there
-# Other engines' services, whose instants change no row and so no commit of ours; a restore takes commits back.
-# Of their rollbacks who reads must hear: one may be of a commit that has completed.
+# Services of other engines whose instants change no row, and so no commit of ours; a restore takes commits back.
+# Rollbacks are not among them, because readers must learn of them: one may undo a completed commit.
 _CHANGE_NOTHING = frozenset({"clean", "indexing", "savepoint", "schemacommit"})
-_STEPS = (1, 2, 4, 8, 16, 32)  # from the end of an entry, to the first of its commits that is not on the timeline
-_TRIES = 8  # of a request without an answer
-_INLINE_FILES = 256  # more make a side object, so they are encoded one by one
+_STEPS = (1, 2, 4, 8, 16, 32)  # back from the end of an entry, when searching for its first unpublished commit
+_TRIES = 8  # requests until an answer
+_INLINE_FILES = 256  # with more files the metadata goes into a side object, encoded piece by piece
 _log = logging.getLogger("lakelatch.log")
 _NONE: Mapping[str, Values] = {}
 
@@ -67,9 +67,9 @@ def attach(
     *,
     inline_bytes: int = INLINE_BYTES,
 ) -> Commit:
-    """The entry with its metadata and the values it wrote that no two rows may share.
+    """Return the entry with its metadata and the values of its unique columns.
 
-    Inline, or if they take more than ``inline_bytes`` in side objects, which are written and read back first.
+    They are inline, or, above ``inline_bytes``, in side objects that are written and read back first.
     """
     bare, recent = replace(metadata, schema=None), weakref.ref(metadata)
 
@@ -83,21 +83,21 @@ def attach(
         body = json.dumps(plain, separators=(",", ":")).encode()
         if len(body) <= inline_bytes:
             return replace(commit, metadata=plain, recent=recent)
-    # The names of its files say which content it is, before all of it has been encoded.
+    # The file names identify the content, so that the path is known before everything is encoded.
     paths = hash_of(path.encode() for stat in bare.stats for path in stat.paths)[:16]
     pieces = (piece.encode() for piece in bare.json_pieces({"unique": unique} if unique else {}))
     return replace(commit, side=aside(f"{paths}.json", pieces), recent=recent)
 
 
 def metadata_of(store: Store, commit: Commit) -> CommitMetadata:
-    """What the commit did. Raises `CorruptTableError` when its side object is gone or altered."""
+    """The metadata of a commit. Raise `CorruptTableError` if its side object is gone or altered."""
     recent = commit.recent() if commit.recent else None
     content = recent or CommitMetadata.from_json(plain_metadata_of(store, commit))
     return replace(content, schema=commit.schema)
 
 
 def plain_metadata_of(store: Store, commit: Commit) -> dict[str, Any]:
-    """The same as the plain values of the log entry, without the schema."""
+    """The metadata as the plain values of the log entry, without the schema."""
     if commit.metadata is not None:
         kept = commit.metadata.get("held")
         return commit.metadata if kept is None else {**commit.metadata, **held(store, kept)}
@@ -125,27 +125,26 @@ def plain_metadata_of(store: Store, commit: Commit) -> dict[str, Any]:
 
 
 def files_of(store: Store, commit: Commit) -> dict[str, Any]:
-    """The same for a snapshot (`Snapshot.after_all`): nothing but files; a side object of ours is not read back."""
+    """The metadata for a snapshot (`Snapshot.after_all`), files only; our own side object is not read back."""
     recent = commit.recent() if commit.recent and commit.side else None
     return recent.to_json() if recent else plain_metadata_of(store, commit)
 
 
 def _published(store: Store, commit: Commit) -> CommitMetadata | None:
-    """What the instant says, which has all of it once it is on the timeline: a lost side object must block nobody."""
+    """The metadata from the published instant, which is complete: a lost side object must block nobody."""
     name = file_name(Instant(commit.instant, commit.action, "completed", commit.completion))
     stored = store.get(f"{TIMELINE}/{name}")
     return None if stored is None else decode_commit(stored.body, name=name, layout=2, table=store.url)
 
 
 def _says_the_same(one: Commit, other: Commit) -> bool:
-    # Once merged again, a transaction has other metadata.
-    # It was perhaps somebody else who has put it into the log.
+    # A commit that was merged again has other metadata, and another writer may have put it into the log.
     same = one.metadata is other.metadata or one.metadata == other.metadata
     return same and one.schema == other.schema and one.side == other.side
 
 
 class Publisher:
-    """Puts commits of the log on the timeline of one table."""
+    """The publication of a table's log on its timeline."""
 
     def __init__(self, store: Store, env: Environment, folder: str) -> None:
         self._store, self._env, self._folder = store, env, folder
@@ -157,11 +156,13 @@ class Publisher:
 
     @contextmanager
     def ready(self, commit: Commit) -> Iterator[None]:
-        """In the block the instant of that commit is there but for its name, which comes with its slot.
+        """Keep the instant of that commit prepared while in the block; only its name, which depends on the slot, is
+        missing.
 
-        ``commit`` is the entry as it will most likely be. One that lands with another schema is encoded anew.
+        ``commit`` is the entry as it will most likely be. If it commits with another schema, its instant is encoded
+        again.
         """
-        if commit.action not in COMMIT_ACTIONS:  # what a table service publishes depends on its slot
+        if commit.action not in COMMIT_ACTIONS:  # the instant of a table service depends on its slot
             yield
             return
         with self._store.settled(self._folder, self._body(commit)) as body:
@@ -172,25 +173,27 @@ class Publisher:
                 del self._ready[commit.instant]
 
     def publish(self, commit: Commit, *, unseen: bool = False) -> None:
-        """After this the completed instant stands on the timeline. Raises `StorageError` when it cannot be put there.
+        """Put the completed instant on the timeline. Raise `StorageError` if that fails.
 
             t=0  a publisher finds no instant of commit 3 on the timeline, and is suspended
             t=1  others publish it, and the timeline is archived up to commit 5
-            t=2  its put succeeds: 3 is the first active instant now, and nobody tells of 4 and 5 (trap 4)
+            t=2  its put succeeds: 3 is the first active instant now, and nobody sees 4 and 5 (trap 4)
 
-        So who has put it looks for it in the history, where it stood before it left the timeline. On a far store nobody waits
-        for that: one who is stopped before he has looked is as one who was killed then.
-        ``unseen``: it is most likely not there yet, so it is put without a look.
+        So after its put the publisher checks the archive, where the instant stood before it left the timeline, and
+        withdraws its own. On a far store nobody waits for that check: a process stopped before it equals one that was
+        killed then.
+
+        ``unseen``: most likely not published yet; put it without a check.
         """
         for name in commit.published:
             self._put(commit, name, unseen=unseen)
 
     def publish_all(self, commits: Sequence[Commit], *, unseen: bool = False) -> None:
-        """The same for the commits of one entry, in their order.
+        """Publish the commits of one entry, in their order.
 
-        Whoever published one of them has published those before it, so the first that is missing is searched for: from the end,
-        by steps that grow, and then by halves. On a far store all these steps are looked at together. ``unseen``: there, what
-        follows the first that is missing is put without a look, where that takes no longer: for who lets others wait.
+        Publishing one implies publishing those before it, so search for the first that is missing: from the end, by
+        growing steps, then by halves. On a far store all steps are checked together. ``unseen``: on a far store, put
+        those after the first missing one without a check, because others wait for the caller.
         """
         shown, first, step = 0, len(commits) - 1, 1
         while shown < first:
@@ -212,7 +215,7 @@ class Publisher:
             self.publish(commit, unseen=unseen and self._far and commit.side is None)
 
     def can_publish(self, commit: Commit) -> bool:
-        """Whether an instant can be made of it. One that could not would keep everybody from appending."""
+        """Return whether an instant can be encoded. A commit for which that fails would block every later append."""
         try:
             return bool(self._body(commit))
         except (LakeLatchError, ValueError, TypeError, KeyError, AttributeError, IndexError) as e:
@@ -220,17 +223,17 @@ class Publisher:
             return False
 
     def shows(self, commit: Commit) -> bool:
-        """Whether all that `publish` would put is on the timeline."""
+        """Return whether everything that `publish` would put is on the timeline."""
         return all(self._store.head(f"{self._folder}/{name}") is not None for name in commit.published)
 
     def _put(self, commit: Commit, name: str, *, unseen: bool = False) -> None:
         store, path = self._store, f"{self._folder}/{name}"
-        # Of another's commit, which it has most likely published itself: spares reading what it did.
+        # Another writer has most likely published its own commit; the check avoids reading its metadata.
         if not unseen and commit.instant not in self._ready and store.head(path) is not None:
             return
         body = echo_body(commit.schema) if name == commit.echo else self._body(commit)
         for _ in self._tries():
-            # "bytes": never torn; a name that a power cut takes away is put back from the log by the next handle.
+            # "bytes": never torn. A name lost in a power cut is restored from the log by the next handle.
             put = store.put_if_absent(path, body, durable="bytes")
             if put.outcome is not Outcome.UNKNOWN or store.head(path):
                 if put.outcome is Outcome.LOST:
@@ -253,12 +256,12 @@ class Publisher:
             self._store.delete(path)
 
     def close(self) -> None:
-        """Wait for the looks into the history that nobody has waited for. Twice is fine."""
+        """Wait for the pending archive checks. Idempotent."""
         for look in self._looks:
             look.wait()
 
     def _tries(self) -> Iterator[None]:
-        """Once for each time that something is asked until there is an answer, after growing pauses."""
+        """Yield once per try, with growing pauses between them."""
         for number in range(_TRIES):
             yield
             self._env.sleep(0.05 * 2**number)
@@ -267,7 +270,7 @@ class Publisher:
         instant = name.partition("_")[0]
         try:
             return self._history.begun() and name in self._history.instants(first=instant, last=instant)
-        except CorruptTableError:  # which `check` names; it must not keep anybody from writing
+        except CorruptTableError:  # `check` reports it; it must not stop anybody from writing
             return False
 
     def _body(self, commit: Commit) -> bytes:
@@ -279,13 +282,13 @@ class Publisher:
         return instant_body(self._store, commit)
 
     def take_back(self, undone: Iterable[Instant]) -> None:
-        """These instants are not on the timeline any more."""
+        """Remove these instants from the timeline."""
         for instant in undone:
             actions = [action for action, completed in COMPLETED_AS.items() if completed == instant.action]
             for action in (instant.action, *actions):
                 for state in ("requested", "inflight"):
                     self._take_away(file_name(Instant(instant.requested, action, state)))
-            # Last: it is what this is found by.
+            # Last, because a retry finds what is to be removed by this name.
             self._take_away(file_name(instant))
 
     def _take_away(self, name: str) -> None:
@@ -299,11 +302,11 @@ class Publisher:
         )
 
     def reconcile(self, commits: Sequence[Commit], may: Callable[[list[Instant]], bool] = lambda _: True) -> bool:
-        """Publish those of ``commits`` (in slot order) that one listing of the timeline does not show.
+        """Publish the ``commits`` (in slot order) that one listing of the timeline does not show.
 
-        What one of them has undone is taken back first, the newest first: after each one the timeline is that of an
-        earlier moment. ``may`` is asked before that, with the instants of commits that the listing shows. False: it forbids
-        the repair, and there is something to repair.
+        First remove the instants that they undid, newest first, so that every intermediate timeline is one of an
+        earlier moment. ``may`` is called before, with the commit instants of the listing. Return False if it forbids a
+        repair that is needed.
         """
         names = set(self._store.names(self._folder))
         undone, lost = {name for each in commits for name in _undone(each)}, self.missing(commits, names)
@@ -315,10 +318,10 @@ class Publisher:
         return True
 
     def missing(self, commits: Sequence[Commit], names: Collection[str]) -> list[tuple[Commit, str]]:
-        """What a timeline of these names lacks of ``commits`` (in slot order), but for what somebody has taken from it.
+        """Return the instants of ``commits`` (in slot order) that these names lack, except those removed on purpose.
 
-        The newest, those of one entry, may not be published yet; older ones a power cut has taken away. Not those that are older
-        than all names: the oldest may be the ones that were lost.
+        The newest entry may not be published yet; older instants were lost in a power cut. Archived and rolled-back
+        ones were removed on purpose. Instants older than all names count too: the oldest may be the lost ones.
         """
         undone = {name for commit in commits for name in commit.undone}
         found = [(c, n) for c in commits for n in c.published if n not in names and n not in undone]
@@ -334,42 +337,43 @@ class Publisher:
         found: set[str] = set()
         for name in names:
             if name.endswith(".rollback") and (body := self._store.body(f"{self._folder}/{name}")):
-                with suppress(CorruptTableError):  # which `check` names
+                with suppress(CorruptTableError):  # `check` reports it
                     found.update(decode_container(body, "HoodieRollbackMetadata", name=name)["commitsRollback"])
         return found
 
     def keep_away(self, commits: Iterable[Commit]) -> None:
-        """What these have undone is not on the timeline; a put that arrived late may have brought it back."""
+        """Remove from the timeline what these commits undid; a late put may have brought it back."""
         self._take_undone(commits, set(self._store.names(self._folder)))
 
     def _take_undone(self, commits: Iterable[Commit], names: set[str]) -> None:
-        """Of what ``commits`` have undone, those among ``names``, which are on the timeline, leave it."""
+        """Remove from the timeline those of ``names`` that ``commits`` undid."""
         undone: dict[str, Instant] = {}
         archived: set[str] = set()
         for commit in commits:
             undone |= _undone(commit)
             archived.update(commit.undone if commit.operation == "ARCHIVE" else ())
         there = undone.keys() & names
-        self.take_back(undone[name] for name in sorted(there & archived))  # oldest first
+        self.take_back(undone[name] for name in sorted(there & archived))  # archived ones oldest first
         self.take_back(sorted((undone[name] for name in there - archived), key=lambda each: each.order, reverse=True))
 
     def since(self, first: str, known: Callable[[str], bool] = lambda _: False) -> list[Instant]:
-        """The instants of commits and of rollbacks from that T on, but for those whose T is ``known``, of one ranged listing."""
+        """Return the instants of commits and rollbacks from that T on, without ``known`` T, by one ranged listing."""
         names = self._store.names(self._folder, after=first)
         return _of_commits(name for name in names if not known(name.partition(".")[0].partition("_")[0]))
 
     def lacking(self, commits: Sequence[Commit], *, but: Collection[str] = ()) -> list[str]:
-        """T of those commits that the timeline does not show although nothing explains it; ``but`` names what is to be gone."""
+        """T of the commits that the timeline lacks without explanation; ``but`` names instants that are meant to be gone."""
         names = set(self._store.names(self._folder))
         shown = [found for found in (parse(name, layout=2) for name in names) if found]
-        # Archival takes what is older; a restore, and another engine's rollback of a commit, what they undo.
+        # Explanations: archival removes older instants; a restore, or another engine's rollback, removes those it
+        # undoes.
         first = _first_active(shown)
         undone = max((each.requested for each in shown if each.action in ("restore", "rollback")), default="")
         wanted = ((_begun_at(c, name), name) for c in commits for name in c.published if name not in but)
         return [instant for instant, name in wanted if instant >= max(first, undone) and name not in names]
 
     def secure(self) -> None:
-        """Whatever has been published so far is on disk, names and bytes, when this returns. Raises `StorageError` else."""
+        """Flush everything published so far, names and bytes. Raise `StorageError` if that fails."""
         put = self._store.put(f"{self._folder}/{FOLDER_KEEPER}", b"", durable=True)
         if put.done:
             return
@@ -387,12 +391,12 @@ class Publisher:
                 )
 
     def completion_of(self, instant: str) -> str | None:
-        """C of a transaction that is on the timeline as completed, or was archived; else None. One listing."""
+        """C of a completed or archived transaction, else None. One listing."""
         for name in self._store.names(self._folder, after=f"{instant}_"):
             found = parse(name, layout=2)
             if found is None or found.requested != instant:
                 break
-            if found.action != "savepoint":  # which bears the name of the commit that it keeps
+            if found.action != "savepoint":  # it bears the name of the commit that it keeps
                 return found.completed
         return self._history.completion_of(instant) if self._history.begun() else None
 
@@ -402,18 +406,18 @@ def _undone(commit: Commit) -> dict[str, Instant]:
 
 
 def _begun_at(commit: Commit, name: str) -> str:
-    """T of one of its instants. A savepoint's name says that of the commit that it keeps."""
+    """T of one of its instants. A savepoint's name has that of the commit that it keeps."""
     return commit.schema_under if name == commit.echo else commit.instant
 
 
 def _first_active(shown: Iterable[Instant]) -> str:
-    """T of the oldest commit or plan for one; other services stay when what is around them is archived."""
+    """T of the oldest commit, or plan for one. Other services stay when the instants around them are archived."""
     commits = (each.requested for each in shown if COMPLETED_AS.get(each.action, each.action) in COMMIT_ACTIONS)
     return min(commits, default="")
 
 
 def _of_commits(names: Iterable[str]) -> list[Instant]:
-    """Instants that change what a table holds, each once, completed or pending. Of unknown actions too: they may."""
+    """The instants that may change rows, each once, completed or pending. Unknown actions are included."""
     found = [
         i
         for i in (parse(name, layout=2) or parse_unknown(name) for name in names)

@@ -1,7 +1,7 @@
-"""Which batches of sources stand in a state of the table, by what its commits say on the timeline and in the archive.
+"""Find which batches of sources a state of the table contains, by its commits on the timeline and in the archive.
 
-The log remembers the newest batch of each source. Only where a commit goes, by a restore or by another engine, is asked which
-one before it stands.
+The log remembers the newest batch of each source. Only when a restore or another engine removes a commit is the batch
+before it searched for.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from ..entries import Batch, Batches, Landed
 if TYPE_CHECKING:
     from ...hudi.timeline import Timeline
 
-_AT_ONCE = 100  # archived commits that are read at a time
+_AT_ONCE = 100  # archived commits read at a time
 
 
 def standing_batches(
     timeline: Timeline, history: History, sources: Iterable[str], *, completed: str
 ) -> tuple[Landed, ...]:
-    """The newest batch of each of these sources that stood at a completion time; none of a source that had landed none."""
+    """The newest batch of each of these sources at a completion time; sources without one are left out."""
     wanted, found = set(sources), list[Landed]()
     if not wanted:
         return ()
@@ -36,7 +36,7 @@ def standing_batches(
 
 
 def known_batches(timeline: Timeline, history: History, said: Batches) -> tuple[Landed, ...]:
-    """The newest batch of each source, of what a log ``said`` and what has become of its commits beside it."""
+    """The newest batch of each source, from what a log ``said`` and what became of its commits since."""
     there = {each.requested for each in timeline.commits}
     gone = [each for each in said if each.instant not in there and history.completion_of(each.instant) is None]
     newest = max((each.order[0] for each in timeline.commits), default="")
@@ -51,7 +51,7 @@ def known_batches(timeline: Timeline, history: History, said: Batches) -> tuple[
 
 
 def _commits(timeline: Timeline, history: History, completed: str) -> Iterator[tuple[Instant, CommitMetadata]]:
-    """The commits that had completed by then, the newest first."""
+    """The commits completed by then, newest first."""
     for each in reversed(timeline.completed_by(completed=completed)):
         yield each, timeline.metadata(each)
     archived = [i for i in history.instants().values() if i.action in COMMIT_ACTIONS and i.order[0] <= completed]

@@ -1,4 +1,4 @@
-"""What the entries of the commit log add up to: the state at a slot, and what the next epoch begins with. Pure."""
+"""The state that the entries of the commit log add up to, and the first entry of the next epoch. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ from ..entries import Batches, Begin, Close, Commit, End, GroupBegin, GroupCommi
 class LogState:
     """The sum of all entries up to a slot.
 
-    ``top`` is the largest T or C so far; ``token`` that of the last commit in this generation of the lock; ``ended`` keeps
-    the outcome of every transaction that this reader saw end, ``undone`` the names of instants that were taken back.
-    ``schemas`` are the table's, each from a slot on; None where the log does not tell: after a restore, and in an epoch whose
-    first entry says nothing of it, because strangers' commits may lie before it, or an older version opened it. ``batches``
-    are those that have landed. ``newest`` are the commits of the newest entry that has some, of which ``last`` is the last.
-    ``settled`` is the slot of the newest entry that has told the settings. ``asked`` are those that have begun in this epoch, or
-    were open when it did, by the id of their requests to begin.
+    Attributes:
+        top: the largest T or C so far.
+        token: of the last commit in this generation of the lock.
+        newest: the commits of the newest entry that has any; ``last`` is the last of them.
+        settled: the slot of the newest entry that set the settings.
+        ended: the outcome of every transaction that this reader saw end.
+        undone: names of instants that were taken back.
+        schemas: the table's schemas, each from a slot on. None where the log does not say: after a restore, and in an
+            epoch opened without one, because of foreign commits before it or by an older version.
+        batches: the newest committed batch of each source.
+        asked: the transactions that began in this epoch or were open at its start, by the id of their begin requests.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -37,7 +41,7 @@ class LogState:
     asked: dict[str, Begin] = field(default_factory=dict)
 
     def fork(self) -> LogState:
-        """The same state, to try entries on that are in no log yet."""
+        """Copy the state, to try entries that are not in a log yet."""
         return replace(
             self,
             open=dict(self.open),
@@ -49,7 +53,7 @@ class LogState:
         )
 
     def schema_before(self, slot: int) -> str | None:
-        """The table's schema (Avro JSON) after every entry before that slot; None when the log does not tell."""
+        """The table's schema (Avro JSON) after every entry before that slot; None if the log does not say."""
         return next((schema for since, schema in reversed(self.schemas) if since < slot), None)
 
     def _schema_from(self, slot: int, schema: str | None) -> None:
@@ -57,7 +61,7 @@ class LogState:
             self.schemas.append((slot, schema))
 
     def apply(self, entry: LogEntry) -> None:
-        """Add the next entry. Entries about a transaction that is not open say nothing and count for nothing."""
+        """Add the next entry. Entries of a transaction that is not open are ignored."""
         match entry:
             case Begin():
                 self.open[entry.instant] = entry
@@ -74,7 +78,7 @@ class LogState:
                 self.ended[entry.instant] = entry.kind
             case Setting():
                 if entry.settings.generation != self.settings.generation:
-                    self.token = 0  # before the settings: whoever reads both without a lock reads this later
+                    self.token = 0  # Before the settings, because a reader without a lock reads the token later.
                 self.settings, self.settled = entry.settings, entry.slot
             case Close():
                 self.closed = True
@@ -96,7 +100,7 @@ class LogState:
             self.batches.take_back(undone, entry.standing)
         if entry.batch is not None:
             self.batches.add(entry.batch, entry.instant)
-        self.undone.update(entry.undone)  # after that: whoever reads both without a lock reads this first
+        self.undone.update(entry.undone)  # Last, because a reader without a lock reads this first.
         self.top = max(self.top, entry.completion)
         self.token = max(self.token, entry.token)
         together = bool(entry.place) and self.last is not None and self.last.slot == entry.slot
@@ -105,16 +109,16 @@ class LogState:
             self._schema_from(entry.slot, entry.schema)
 
     def counts(self, entry: LogEntry, landed: Callable[[str], str | None]) -> bool:
-        """Whether an entry that stands in an earlier epoch counts in this one; ``landed``: C of that instant, if it has."""
+        """Return whether an entry of an earlier epoch counts in this one; ``landed`` returns C of an instant, if committed."""
         match entry:
-            case GroupBegin():  # for its writer, who is the first; the others look for themselves
+            case GroupBegin():  # for its writer, the first member; the others check for themselves
                 return self.counts(entry.members[0], landed)
             case Begin():
-                # Not if it has ended there: another's begin of the same T may have, and its folder is gone. Nor if another
-                # one, of a clock behind ours, has begun with that T since.
+                # Not if it has ended: the end may be of another begin with the same T, and the folder is gone. Nor if a
+                # writer whose clock is behind ours has begun with that T since.
                 return entry.instant in self.open and self.open[entry.instant].slot == entry.slot
             case Commit():
-                # By its C: the same T may have landed by the entry of another one, who executes the same plan.
+                # By its C: another execution of the same plan may have committed under the same T.
                 return entry.instant not in self.open and landed(entry.instant) == entry.completion
             case End():
                 return entry.instant not in self.open and landed(entry.instant) is None
@@ -123,7 +127,7 @@ class LogState:
         return False
 
     def carried(self, slot: int) -> Open:
-        """The first entry of the next epoch: a function of the log before it, so all writers propose the same."""
+        """The first entry of the next epoch. A function of the log before it, so all writers propose the same bytes."""
         begun = tuple(self.open[t] for t in sorted(self.open))
         return Open(
             self.top, self.token, self.settings, begun, self.last, slot, self.schema_before(slot), tuple(self.batches)

@@ -1,4 +1,4 @@
-"""Reads the log entry by entry as it grows, for those who only look on."""
+"""Follow the log entry by entry as it grows, for readers only."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class Tail:
     """A place in the log that moves to its head with each `read`.
 
     Args:
-        newest: begin at the newest epoch, whose first entry carries the state; otherwise at the oldest that is there.
-        body: gives the bytes of an entry; the store itself by default.
+        newest: begin at the newest epoch, whose first entry carries the state; otherwise at the oldest remaining one.
+        body: returns the bytes of an entry. Default: read from the store.
     """
 
     def __init__(self, store: Store, *, newest: bool, body: Callable[[str], bytes | None] | None = None) -> None:
@@ -22,12 +22,12 @@ class Tail:
         self._store, self._body = store, body or store.body
         self._epoch = (numbers[-1] if newest else numbers[0]) if numbers else 0
         self._slot = first_slot(store, self._epoch) if numbers else 0
-        self._arrived = True  # at the beginning of an epoch that may not be there, or not any more
+        self._arrived = True  # at the start of an epoch that may not exist yet, or not any more
 
     def read(self) -> Iterator[Single]:
-        """The entries that are there now and were not read before; the commits of one entry one after the other.
+        """Yield the new entries since the last read; the members of a group one after the other.
 
-        At the head it costs one read and one listing.
+        At the head this costs one read and one listing.
         """
         while True:
             path = slot_path(self._epoch, self._slot)
@@ -42,7 +42,7 @@ class Tail:
                 return
 
     def _skip(self, path: str) -> bool:
-        """Past epochs that were removed, or into a log that was made anew."""
+        """Move past removed epochs, or into the log that replaced this one. Return False at the head."""
         for epoch in epochs(self._store, since=self._epoch + (not self._arrived)):
             first = first_slot(self._store, epoch)
             if (epoch > self._epoch or first > self._slot) and first and self._store.body(path) is None:

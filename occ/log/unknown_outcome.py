@@ -1,4 +1,4 @@
-"""An append whose entry may have landed: an error of the store must not say then that nothing has."""
+"""Guard for an append whose entry may be in the log: then a store error must not claim that nothing was committed."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from ...errors import CommitStateUnknownError, CorruptTableError, StorageError
 
 
 class OutcomeGuard:
-    """Around one append. Once it is `about` an entry, an error of the store becomes `CommitStateUnknownError`.
+    """Context of one append. After `about`, an error of the store becomes `CommitStateUnknownError`.
 
-        t=0  W's commit entry gets no answer; it has landed
+        t=0  W's commit entry gets no answer; it is in the log
         t=1  a restore takes the commit back, and the epochs of both are removed
         t=2  W's entry is put once more, where that epoch was, and does not count
-        t=3  W reads on to learn what became of its transaction, and the store is out of reach
+        t=3  W reads on to learn the outcome of its transaction, and the store is out of reach
 
-    Told at t=3 that nothing has landed, W would do the same work twice.
+    An error at t=3 that claims nothing was committed would make W do the same work twice.
     """
 
     def __init__(self, url: str) -> None:
         self._url, self._what, self._instant = url, "", ""
 
     def about(self, what: str, instant: str) -> None:
-        """What got no answer, or stands where it perhaps does not count; of that transaction."""
+        """Name the object in doubt and its transaction: it got no answer, or may stand where it does not count."""
         self._what, self._instant = what, instant
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Merging a transaction's changes again onto what others have committed meanwhile."""
+"""Merge a transaction's changes again onto the commits of others."""
 
 from .rebase import ROUNDS_MAX, Again, Lost, Unit
 from .replay_rows import (

@@ -1,18 +1,17 @@
-"""What a transaction changed in some file groups, row by row onto the slices that others have made of them meanwhile.
+"""Replay a transaction's changes, row by row, onto the slices that others made of its file groups.
 
     slice it began with   own file (lost)   the winner's slice   the new file
     a=1 b=1 c=1           a=2 b=1 c=1       a=1 b=1 c=3          a=2 b=1 c=3
 
-All that it did is in its own superseded file: the rows with its commit time, and the keys that the slice it was made
-from has and the file has not. So no incoming row has to be kept, and nobody's code runs again.
+All its changes are in its own superseded file: the rows with its commit time, and the keys that the original slice
+has and the file has not. So no incoming row has to be kept, and no user code runs again.
 
-A row that both changed: the table's ordering field settles it, as in every merge. Without one, and for a deletion,
-which has no ordering value, it is a conflict: the first to land wins. Both deleted it: no conflict. Where the table
-merges columns (`Rule`) and the order makes no difference, what ours contributed is merged onto the winner's row, as long as
-it is known: what stands in our file was merged with the row before.
+If both changed a row, the table's ordering field decides, as in every merge. Without one, and for a deletion, which has
+no ordering value, it is a conflict, and the first to commit wins. If both deleted it, there is no conflict. If the
+table merges columns (`Rule`) and the order makes no difference, our contribution is merged onto the winner's row,
+provided it is known: the row in our file was already merged with the row before.
 
-The same code runs in Spark's workers, for the units that were given to each. Memory: the rows that ours changed and one
-base file.
+The same code runs in Spark's workers, each with its own units. Memory: the rows that we changed and one base file.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ from .rebase import Appended, Lost, OwnFile, Unit
 
 
 def merge_rows(lost: Lost, kept: Kept | None = None) -> list[WriteStat]:
-    """The files of one round. ``kept``: what is known already of what ours did, by the path of its file."""
+    """Write the files of one round. ``kept``: changes of ours that are already known, by the path of their file."""
     for each in lost.appended:
         refuse_same_rows(lost, each)
     with Files(lost.spec, 0, round=lost.round) as files:
@@ -68,10 +67,11 @@ def merge_rows(lost: Lost, kept: Kept | None = None) -> list[WriteStat]:
 
 
 def copies(lost: Lost, slices: Iterable[FileSlice]) -> list[WriteStat]:
-    """The successors of slices in which nothing changes."""
+    """Write successors with the same rows as these slices."""
     with Files(lost.spec, 0, round=lost.round) as files:
         for each in slices:
             writer = files.begin(each.partition, lost.file_id(each))
+            # The rows are copies, so the statistics of the commit must not count them as written by ours.
             writer.counts(inserts=0, updates=0, deletes=0)
             writer.write(read_slice(lost.spec, each))
             files.end(writer)
@@ -79,10 +79,10 @@ def copies(lost: Lost, slices: Iterable[FileSlice]) -> list[WriteStat]:
 
 
 def merge_unit(lost: Lost, unit: Unit, files: Files) -> None:
-    """The successors of the unit's current slices, where ours changes anything in them; ``files.stats()`` publishes.
+    """Write successors of the unit's current slices that we change; ``files.stats()`` publishes them.
 
     Raises:
-        ConflictError: others changed the same rows, and nothing settles it.
+        ConflictError: others changed the same rows, and nothing decides between them.
     """
     mine = effects_of(lost.spec, unit, files.kept or {})
     if len(unit.current) == 1:
@@ -94,7 +94,7 @@ def merge_unit(lost: Lost, unit: Unit, files: Files) -> None:
 
 
 def _part(mine: Effects, held: list[pa.Array], number: int) -> Effects:
-    """What concerns one of several slices, by the keys that each holds; what none of them holds goes to the first one."""
+    """The effects on one of several slices, by the keys that each holds; keys that none holds go to the first one."""
 
     def rows(table: pa.Table) -> pa.Table:
         return table.filter(_belongs(_array(table, RECORD_KEY), held, number))
@@ -122,6 +122,7 @@ def _redo(lost: Lost, current: FileSlice, mine: Effects, files: Files) -> None:
         alone = mine.settled or not (ordering or rule.commutes(lost.spec.schema))
     if alone:
         _refuse_same(lost, theirs, _array(rows, RECORD_KEY))
+        # An update of a row that a winner deleted has no row to go to. Inserting it would undo the delete.
         missing = _not_in(_array(mine.updated, RECORD_KEY), _array(base, RECORD_KEY))
         if len(missing):
             raise lost.same_row(missing.slice(0, 100).to_pylist())
@@ -134,7 +135,7 @@ def _redo(lost: Lost, current: FileSlice, mine: Effects, files: Files) -> None:
 
 
 def _merged(base: pa.Table, rows: pa.Table, theirs: pa.Table, spec: FileSpec, *, settled: bool) -> Merged:
-    """The table's rule decides between ours and theirs; what was there before both, ours has settled already."""
+    """Merge our rows by the table's rule; where no other changed the row, ours is final already."""
     if not rows.num_rows:
         return Merged(base)
     if not settled:
@@ -146,14 +147,14 @@ def _merged(base: pa.Table, rows: pa.Table, theirs: pa.Table, spec: FileSpec, *,
 
 
 def _theirs(lost: Lost, rows: pa.Table, *more: str) -> pa.Table:
-    """Key and commit time of the rows that others have set since ours began, and ``more`` columns."""
+    """Key and commit time, and the columns ``more``, of the rows that others have set since our begin."""
     told = rows.select([COMMIT_TIME, RECORD_KEY, *more])
     times = plain(told.column(COMMIT_TIME))
     return told.filter(pc.is_in(times, value_set=pa.array(sorted(lost.winners), pa.string())))
 
 
 def _refuse_same(lost: Lost, theirs: pa.Table, keys: pa.Array) -> None:
-    """Raise when one of these is the key of a row that others changed."""
+    """Raise if one of these keys belongs to a row that others changed."""
     if not len(keys) or not theirs.num_rows:
         return
     same = theirs.filter(pc.is_in(theirs.column(RECORD_KEY), value_set=keys))
@@ -163,7 +164,7 @@ def _refuse_same(lost: Lost, theirs: pa.Table, keys: pa.Array) -> None:
 
 
 def refuse_known(lost: Lost, slice_: FileSlice, keys: pa.Array) -> None:
-    """Raise when others have written one of these keys into a slice where we had not found it."""
+    """Raise if others have written one of these keys into a slice that did not have it in our snapshot."""
     if slice_.logs:
         rows = read_slice(lost.spec, slice_, columns=())
     else:
@@ -177,17 +178,17 @@ def refuse_known(lost: Lost, slice_: FileSlice, keys: pa.Array) -> None:
 
 
 def refuse_same_rows(lost: Lost, appended: Appended, *, read: bool = False) -> None:
-    """Raise when others have changed rows that our log files change too, and nothing settles it for every reader.
+    """Raise if others changed rows that our log files change too, and nothing decides for every reader.
 
-    ``read``: what ours wrote came of what it had read there, so nothing settles that either.
+    ``read``: our values were computed from the rows read there, so nothing decides between them.
 
-    An ordering field settles it, unless its values are equal: then readers take the row of the larger T, and before and
-    after a compaction that must be the one that landed later, which is ours. To delete, and to write again what others
-    have deleted, settles nothing: a delete has no ordering value. Nor does it where the table merges columns: our row was
-    merged with the one that we found.
+    An ordering field decides, unless its values are equal: then readers take the row of the larger T, and before and
+    after a compaction that must be the later commit, which is ours. Nothing decides between a delete and a write,
+    because a delete has no ordering value, nor on tables that merge columns, because our row was merged with the one in
+    our snapshot.
 
     Raises:
-        ConflictError: names the rows; a retry has a larger T, and sees theirs.
+        ConflictError: names the rows. A retry is safe: it has a larger T, and sees theirs.
     """
     spec = lost.spec
     ordering = Plan(spec).ordering if spec.rule.as_hudi else ()
@@ -197,10 +198,11 @@ def refuse_same_rows(lost: Lost, appended: Appended, *, read: bool = False) -> N
     _refuse_same(lost, theirs, deleted)
     keys = _array(rows, RECORD_KEY)
     gone = _not_in(keys, _array(told, RECORD_KEY))
-    # By its larger T a delete of theirs, also of a key that was not there, would take our row in turn.
+    # A delete of theirs with a larger T would remove our row, even if the key was not there when they deleted it.
     later = tuple(log for log in appended.current.logs if log.instant in lost.winners and log.instant > spec.instant)
     taken = cleared_keys(spec.store, replace(appended.current, logs=later)).intersection(keys.to_pylist())
-    # And by its larger T a row of theirs hides our delete, also one that lost against the base file's, which then comes back.
+    # A row of theirs with a larger T hides our delete. If that row lost against the base file's, the base row comes
+    # back.
     for each in logged_rows(spec.store, later, [RECORD_KEY]) if len(deleted) else ():
         theirs_too = _array(each, RECORD_KEY)
         taken.update(theirs_too.filter(pc.is_in(theirs_too, value_set=deleted)).to_pylist())
@@ -225,7 +227,7 @@ def _values(rows: pa.Table, names: Iterable[str]) -> list[tuple[Any, ...]]:
 
 
 def refuse_read_rows(lost: Lost, appended: Appended, keys: pa.Array) -> None:
-    """Raise when others have changed, deleted or inserted rows with one of these keys, which ours has looked up there."""
+    """Raise if others changed, deleted or inserted rows with one of these keys, which we looked up there."""
     now = read_slice(lost.spec, appended.current, columns=())
     _refuse_same(lost, _theirs(lost, now), keys)
     if appended.old is not None:
@@ -236,13 +238,13 @@ def refuse_read_rows(lost: Lost, appended: Appended, keys: pa.Array) -> None:
 
 
 def write_changes(files: Files, slice_: FileSlice, base: pa.Table, merged: Merged, lost: Lost | None = None) -> None:
-    """What was made of the rows of a slice (``base``) is in its successor, or in a log file onto it.
+    """Write the merged rows of a slice (``base``) into its successor, or as a log file onto it.
 
     Args:
-        lost: in a round of a rebase. Where ours had a base file, a base file takes its place.
+        lost: in a round of a rebase. A base file of ours is then replaced by a base file.
 
     Raises:
-        ConflictError: a log file of ours cannot say it, because what others wrote there is newer.
+        ConflictError: a log file of ours cannot express the change, because others wrote newer rows there.
     """
     if not merged.changed:
         return
@@ -261,7 +263,7 @@ def write_changes(files: Files, slice_: FileSlice, base: pa.Table, merged: Merge
 
 
 def _refuse_later(lost: Lost, rows: pa.Table) -> None:
-    """Raise when one of these rows, which a log file of ours shall change, has a larger T: readers would keep it."""
+    """Raise if a row that our log file changes has a larger T: readers would keep that row."""
     later = rows.filter(pc.greater(rows.column(COMMIT_TIME), lost.spec.instant))
     if later.num_rows:
         winner = later.column(COMMIT_TIME)[0].as_py()
@@ -298,7 +300,7 @@ def _none(names: list[str], spec: FileSpec) -> pa.Table:
 
 
 def effects_of(spec: FileSpec, unit: Unit, kept: Kept) -> Effects:
-    """What the transaction of ``spec`` did in its files of this unit."""
+    """The effects of the transaction of ``spec`` in its files of this unit."""
     found = [kept[own.path]() if own.path in kept else _effects(spec, own) for own in unit.ours]
     if len({each.settled for each in found}) > 1:
         found = [_effects(spec, own) for own in unit.ours]
@@ -313,7 +315,7 @@ def effects_of(spec: FileSpec, unit: Unit, kept: Kept) -> Effects:
 
 
 def _once(rows: pa.Table) -> pa.Table:
-    """One row of each key: of a key that stood in several file groups each of them was given the same row."""
+    """Keep one row per key: if several file groups held a key, each was given the same row."""
     codes = np.asarray(pc.dictionary_encode(_array(rows, RECORD_KEY)).indices)
     _, first = np.unique(codes, return_index=True)
     return rows if len(first) == rows.num_rows else rows.take(pa.array(np.sort(first)))
@@ -327,9 +329,9 @@ def _effects(spec: FileSpec, own: OwnFile) -> Effects:
 
 
 def _rows_of(spec: FileSpec, path: str) -> tuple[pa.Table, pa.Array]:
-    """The rows of a file that the transaction of ``spec`` has set, and the keys of all.
+    """The rows of a file that the transaction of ``spec`` has set, and the keys of all rows.
 
-    Column by column, texts as codes of their dictionary: the few rows that are wanted cost little more than their bytes.
+    Reads column by column, texts as dictionary codes, so that the few rows wanted cost little more than their bytes.
     """
     with spec.store.open(path) as stream:
         metadata = StoredParquet(spec.store, path, stream).metadata

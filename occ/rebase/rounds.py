@@ -1,4 +1,4 @@
-"""The driver's side of a rebase: from what lost to what has to be merged again, and back into what is staged."""
+"""The driver's side of a rebase: turn lost file groups into a round, and stage what the round wrote."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class MergeAgain(Exception):
-    """Nothing but outdated merges is in the way: of these file groups of ours, by what landed before the slot."""
+    """Only outdated merges conflict: these file groups of ours, with commits before the slot."""
 
     def __init__(self, conflicts: Sequence[Conflict], groups: frozenset[FileGroupId], slot: int) -> None:
         super().__init__(conflicts[0].rule)
@@ -32,14 +32,14 @@ class MergeAgain(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round before it runs: what `again` is told, and which slice a new file succeeds."""
+    """One round before it runs: the `Lost` passed to ``again``, and the slice that each new file succeeds."""
 
     lost: Lost
-    slices: dict[FileGroupId, FileSlice]  # file group of a possible new file -> the slice that it succeeds
+    slices: dict[FileGroupId, FileSlice]  # file group of a possible new file -> the slice it succeeds
 
 
 class Merging(Protocol):
-    """What a transaction shows of itself to be merged again."""
+    """The view of a transaction that a rebase needs."""
 
     url: str
     operation: str
@@ -50,20 +50,20 @@ class Merging(Protocol):
     @property
     def snapshot(self) -> Snapshot: ...
     def file_spec(self, schema: pa.Schema) -> FileSpec:
-        """What files of this transaction have in common."""
+        """The `FileSpec` of the files of this transaction."""
 
     def require_open(self) -> None:
-        """Raise when it is over."""
+        """Raise if it is over."""
 
 
 class Rebase:
-    """What a transaction remembers from round to round.
+    """The state of a transaction's rebase, kept from round to round.
 
     Attributes:
-        slot: everything of ours has been compared with what landed before this slot, and merged with it.
-        round: how many there were.
+        slot: all our changes are compared and merged with the commits before this slot.
+        round: the number of rounds so far.
         took_s: seconds of the last one.
-        stalls: the one that was prepared last is not half as large as the one before, in bytes of slices.
+        stalls: True if the round prepared last is more than half as large as the one before, in bytes of slices.
     """
 
     def __init__(self, work: Merging, again: Again | None, *, looks_again: bool) -> None:
@@ -72,19 +72,19 @@ class Rebase:
         self._work, self._again, self._looks_again = work, again, looks_again
         self._made_from: dict[FileGroupId, FileSlice] = {}  # own file group -> slice, for files of a round
         self._now: Snapshot | None = None
-        self._before: tuple[int, Snapshot | None] = self.slot, None  # before the last round
+        self._before: tuple[int, Snapshot | None] = self.slot, None  # slot and state before the last round
 
     @property
     def base(self) -> Snapshot:
-        """The state that what is staged was last computed from: of the last round, or of the begin before there is one."""
+        """The state that the staged files were last computed from: of the last round, or the snapshot before the first one."""
         return self._now or self._work.snapshot
 
     def repeatable(self, staged: Staged) -> Repeatable:
-        """What `resolve` has to know."""
+        """The input of `resolve` about merging again."""
         return Repeatable(staged.mergeable(), self._looks_again)
 
     def prepare(self, lost: MergeAgain, commits: Sequence[Commit], spec: FileSpec) -> Round | None:
-        """The next round, on the state at ``lost.slot``; None when rows of ours have no place any more."""
+        """Prepare the next round, on the state at ``lost.slot``; None if rows of ours have no file group left."""
         work, before = self._work, self.base
         now = before
         for commit in commits:
@@ -128,7 +128,7 @@ class Rebase:
         return [Unit(files[0].group.partition, tuple(files), current) for current, files in found.items()]
 
     def _appended(self, lost: frozenset[FileGroupId], now: Snapshot) -> tuple[Appended, ...] | None:
-        """None when one of the file groups is not there any more, so that our log file would be read by nobody."""
+        """Our log files in lost groups; None if one of the groups is gone, because nobody would read our log file then."""
         found = []
         for group, logs in self._work.changes.logs.items():
             if group in lost:
@@ -147,7 +147,7 @@ class Rebase:
                         yield each
 
     def run(self, task: Round) -> None:
-        """Merge, and stage what came out instead of what was there. Raises what ``again`` raises."""
+        """Run the round and stage its files in place of the superseded ones. Raises what ``again`` raises."""
         work, lost = self._work, task.lost
         began = work.session.env.monotonic()
         files = _RoundFiles(work, lost)
@@ -173,11 +173,11 @@ class Rebase:
         self.took_s = work.session.env.monotonic() - began
 
     def take_back(self) -> None:
-        """The last round came to nothing; its files are no part of the transaction, and its number is not used again."""
+        """Undo the last round: its files do not belong to the transaction. Its number is not used again."""
         self.slot, self._now = self._before
 
     def _unchanged(self, task: Round, stats: Sequence[WriteStat]) -> list[WriteStat]:
-        """Copies of slices in which ours changes nothing any more: our file of that group must not come back there."""
+        """Copy slices in which nothing of ours changes any more: our old file of that group must not come back there."""
         made, staged = {FileGroupId(stat.partition, stat.file_id) for stat in stats}, self._work.changes
         ours = {
             place for unit in task.lost.units for own in unit.ours for place in (own.group, staged.place_of(own.group))
@@ -191,7 +191,8 @@ class Rebase:
 
 
 def _successors(place: FileGroupId, before: Snapshot, now: Snapshot, *, bucketed: bool) -> tuple[FileSlice, ...]:
-    """The slices that may hold the rows of a file group now: its own, or the new ones when its rows were moved."""
+    """The slices that may hold the rows of a file group now: its own, or the new ones if its rows were moved."""
+    # In a bucketed table a key's bucket never changes, so the bucket finds the rows even after a winner moved them.
     if bucketed:
         bucket = bucket_of(place.file_id)
         return tuple(each for each in now.file_slices(place.partition) if bucket_of(each.file_id) == bucket)
@@ -208,7 +209,7 @@ def _by_rows(lost: Lost) -> list[WriteStat]:
 
 
 class _RoundFiles:
-    """What `Lost.rewrite` makes: files that belong to the round and not yet to the transaction."""
+    """The files that `Lost.rewrite` makes. They belong to the round, not yet to the transaction."""
 
     def __init__(self, work: Merging, lost: Lost) -> None:
         self._work, self._lost = work, lost

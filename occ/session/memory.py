@@ -1,4 +1,4 @@
-"""What one handle remembers of others from one transaction to the next; it is in no file."""
+"""The memory of one handle about other writers, from one transaction to the next; it is in no file."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ..log import CommitLog, LogState
 
 @dataclass
 class Contention:
-    """Remembers that this table is contended, so that the next attempts take the lock before their snapshot.
+    """The contention seen on a table; after a recent loss the next attempts take the lock before their snapshot.
 
-    An attempt under the lock cannot lose. It costs others their concurrency, so it ends with the contention, and work
-    that takes long is never done under the lock: others would wait for it, or give up.
+    An attempt under the lock cannot lose. It costs others their concurrency, so it ends with the contention, and long
+    work is never done under the lock: others would wait for it, or time out.
     """
 
     calm_after_s: float = 5.0
@@ -24,16 +24,16 @@ class Contention:
     _lost_at: float | None = None
 
     def lost(self, now: float, *, took_s: float) -> None:
-        """An attempt lost at this monotonic time, after so many seconds."""
+        """Note a loss at this monotonic time, after so many seconds of work."""
         self._lost_at = now if took_s <= self.short_s else None
 
     def lasts(self, now: float) -> bool:
-        """Whether a loss is recent."""
+        """Return whether a loss is recent."""
         return self._lost_at is not None and now - self._lost_at < self.calm_after_s
 
 
 class Reservations:
-    """What one handle knows of others' reservations: how long it has seen each, by its own monotonic clock."""
+    """The reservations that one handle has seen, and since when, by its own monotonic clock."""
 
     def __init__(self, env: Environment, log: CommitLog) -> None:
         self._env, self._log = env, log
@@ -41,7 +41,7 @@ class Reservations:
         self._seen: dict[str, float] = {}
 
     def counts(self, begin: Begin) -> bool:
-        """Whether an open transaction has reserved something, and not for too long."""
+        """Return whether an open transaction has a reservation that has not expired."""
         if not begin.reserved:
             return False
         now, state = self._env.monotonic(), self._log.state
@@ -52,7 +52,7 @@ class Reservations:
         return now - since < state.settings.reservation_s
 
     def first_in_the_way(self, state: LogState, mine: Claim) -> Claim | None:
-        """Who must have ended before this one may begin."""
+        """The transaction that must end before this one may begin; None if there is none."""
         settings = state.settings
         return first_in_the_way(
             mine,
@@ -62,5 +62,5 @@ class Reservations:
         )
 
     def claims(self, state: LogState) -> list[Claim]:
-        """All that are in force, for people to see."""
+        """All reservations in force, for people to see."""
         return [begin.claim for begin in state.open.values() if self.counts(begin)]

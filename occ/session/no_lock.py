@@ -1,4 +1,4 @@
-"""The lease of a table without a lock (``none://``): the log alone decides who lands first."""
+"""The lease of a table without a lock (``none://``): the log alone orders commits."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ...locks import Release
 
 
 class NoLease:
-    """Always held, excludes nobody. A stored setting, never a fallback."""
+    """A lease that is always held and excludes nobody. A stored setting, never a fallback."""
 
     key, owner, token = "none", "nobody", 0
     deadline = math.inf
     lost: str | None = None
 
     def ensure_held(self, *, fresh: bool = False) -> None:
-        """Nothing to lose."""
+        """Do nothing; this lease cannot be lost."""
 
     def on_lost(self, call: Callable[[str], None]) -> None:
-        """Never called."""
+        """Do nothing; ``call`` is never called."""
 
     def release(self) -> Release:
-        """Nothing to give back."""
+        """Do nothing; there is nothing to give back."""
         return Release.RELEASED
 
     def __enter__(self) -> Self:

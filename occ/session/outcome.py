@@ -1,4 +1,4 @@
-"""How a transaction ends: the result of one that landed, and the sentences that the writer of one that did not reads."""
+"""The end of a transaction: the result of a commit, and the error messages of the other ends."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from ..entries import Batch, Begin, Commit
 from ..log import LogState
 
 T = TypeVar("T")
-_SHOWN = 3  # file groups of an overlap that a message names
+_SHOWN = 3  # file groups named in a message
 
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """A transaction that landed.
+    """A committed transaction.
 
     Attributes:
         instant: its requested time T.
         completion: its completion time C, the checkpoint for incremental readers.
-        slot: its place in the log; what began after it has seen it.
-        published: False when the entry is in but the timeline could not be written; the next writer does that.
+        slot: its place in the log; transactions that began after it have seen it.
+        published: False if the entry is in the log but the timeline could not be written; the next writer does that.
     """
 
     instant: str
@@ -43,7 +43,7 @@ class CommitResult:
 
 
 class Attempt(Protocol):
-    """What a message needs to know of a transaction."""
+    """The facts of a transaction that a message needs."""
 
     url: str
     operation: str
@@ -53,7 +53,7 @@ class Attempt(Protocol):
 
 
 class Winner(Protocol):
-    """What a message names of another transaction."""
+    """The facts of another transaction that a message names."""
 
     @property
     def instant(self) -> str: ...
@@ -64,14 +64,14 @@ class Winner(Protocol):
 
 
 def is_over(attempt: Attempt, state: str) -> CommitError:
-    """Something was asked of a transaction that has ended."""
+    """The error for using a transaction that has ended."""
     return CommitError(
         f"transaction {attempt.instant} is over ({state}); begin a new one", table=attempt.url, instant=attempt.instant
     )
 
 
 def ended_by_others(attempt: Attempt) -> RolledBackError:
-    """Its heartbeat had stopped, or it looked so."""
+    """The error of a transaction that others rolled back, because its heartbeat had stopped or seemed to."""
     return RolledBackError(
         f"{attempt.url}: transaction {attempt.instant} was ended by another writer, because its heartbeat had stopped for "
         "the table's time-out. Nothing of it landed; run the write again",
@@ -81,7 +81,7 @@ def ended_by_others(attempt: Attempt) -> RolledBackError:
 
 
 def refuse_landed(url: str, state: LogState, batch: Batch | None) -> None:
-    """Raise `BatchLandedError` when the batch, or a later one of its source, has landed up to here."""
+    """Raise `BatchLandedError` if the batch, or a later one of its source, is committed in this state."""
     last = state.batches.before(batch)
     if last is None or batch is None:
         return
@@ -97,7 +97,7 @@ def refuse_landed(url: str, state: LogState, batch: Batch | None) -> None:
 
 
 def log_made_anew(attempt: Attempt) -> RolledBackError:
-    """Its candidates are not known, so it must not land."""
+    """The error of a transaction whose log was replaced: the commits since its begin are unknown, so it must not commit."""
     return RolledBackError(
         f"{attempt.url}: the commit log was made anew while {attempt.instant} was open, so what landed meanwhile is not "
         "known. Nothing of it landed; run the write again",
@@ -107,7 +107,7 @@ def log_made_anew(attempt: Attempt) -> RolledBackError:
 
 
 def forgotten(url: str, instant: str, restore: str) -> CommitStateUnknownError:
-    """It landed and was taken back, and nobody knows any more when it had landed."""
+    """The error for a commit that was taken back and whose completion time is no longer known."""
     return CommitStateUnknownError(
         f"{url}: {instant} had landed, at a time that is not known any more, when restore {restore} took it back; no state has "
         "had its rows since. Run it again if they should be there",
@@ -117,7 +117,7 @@ def forgotten(url: str, instant: str, restore: str) -> CommitStateUnknownError:
 
 
 def outcome_unknown(attempt: Attempt, error: BaseException, *, asked: bool) -> CommitStateUnknownError:
-    """It was about to end, and the log could not be told so; ``asked``: somebody who had been asked to may still land it."""
+    """The error if the abort could not be written; ``asked``: another writer may still commit it, by its request."""
     why = str(error) or type(error).__name__
     return CommitStateUnknownError(
         f"{attempt.url}: {attempt.instant} "
@@ -129,7 +129,7 @@ def outcome_unknown(attempt: Attempt, error: BaseException, *, asked: bool) -> C
 
 
 def not_shown(attempt: Attempt, error: BaseException) -> CommitStateUnknownError:
-    """It is in the log, and JVM writers, who go by the timeline alone, do not see it."""
+    """The error for a commit that is in the log and not visible to JVM writers, which read only the timeline."""
     return CommitStateUnknownError(
         f"{attempt.url}: {attempt.operation} {attempt.instant} is in the log but not on the timeline, and JVM writers that share "
         f"the table's lock may commit over it: {error}. Nothing was deleted. The next writer publishes it, unless another engine "
@@ -140,7 +140,7 @@ def not_shown(attempt: Attempt, error: BaseException) -> CommitStateUnknownError
 
 
 def waited_in_vain(attempt: Attempt, conflict: Conflict, *, planned: bool) -> ConflictError:
-    """Whoever goes first has not ended within the time that we wait for others; ``planned``: a plan was not executed."""
+    """The error if the winner did not end in time; ``planned``: it is a plan that was not executed."""
     error = lost_against(attempt, conflict, pending="is planned" if planned else "is still running")
     error.add_note(f"waited for {conflict.winner.instant} of {conflict.winner.writer} as long as yield_wait_s allows")
     if planned:
@@ -152,7 +152,7 @@ def waited_in_vain(attempt: Attempt, conflict: Conflict, *, planned: bool) -> Co
 
 
 def reserved_by(url: str, operation: str, begin: Begin, wait_s: float) -> ConflictError:
-    """It could not begin: another one has reserved the place, and kept it for longer than one waits."""
+    """The error of a transaction that could not begin, because another kept its reservation longer than the wait."""
     assert begin.reserved is not None
     return ConflictError(
         f"{url}: {operation} waited {wait_s:g} s (yield_wait_s) for {begin.operation} {begin.instant} of "
@@ -166,9 +166,9 @@ def reserved_by(url: str, operation: str, begin: Begin, wait_s: float) -> Confli
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """What was not done in vain: of the file slices that were still to be written, bytes and, by the pace so far, seconds.
+    """Work saved by giving up early: bytes of slices not yet written and, by the pace so far, seconds.
 
-    ``spent_s`` is what was.
+    ``spent_s``: seconds of work already done, and lost.
     """
 
     seconds: float
@@ -181,12 +181,12 @@ class Saved:
         return f"; {self.bytes:,} bytes of file slices are left as they are, about {self.seconds:.1f} s of work"
 
     def facts(self) -> dict[str, Any]:
-        """For the details of an error."""
+        """The details of an error."""
         return {"early": True, "saved_s": self.seconds, "saved_bytes": self.bytes, "spent_s": self.spent_s}
 
 
 def beaten_early(attempt: Attempt, rival: Winner, overlap: Sequence[FileGroupId], saved: Saved) -> ConflictError:
-    """Another writer is at work on the same file groups, and goes first."""
+    """The error of a writer that yields to a winner at work on the same file groups."""
     return ConflictError(
         f"{attempt.url}: {attempt.operation} {attempt.instant} gave way to {rival.operation} {rival.instant} of "
         f"{rival.writer}, which is at work on the same file groups{_shown(overlap)}{saved}. Nothing of ours lands; run it "
@@ -199,7 +199,7 @@ def beaten_early(attempt: Attempt, rival: Winner, overlap: Sequence[FileGroupId]
 
 
 def lost_early(attempt: Attempt, conflict: Conflict, saved: Saved) -> ConflictError:
-    """Another writer has landed, so that ours would lose at its commit."""
+    """The error of a writer that would lose at its commit, because another has committed."""
     winner = conflict.winner
     return ConflictError(
         f"{attempt.url}: {attempt.operation} {attempt.instant} stops before its commit: {winner.operation} {winner.instant} of "
@@ -213,11 +213,11 @@ def lost_early(attempt: Attempt, conflict: Conflict, saved: Saved) -> ConflictEr
 
 
 def undisturbed(look: Callable[[], T], lost: Callable[[], Exception | None], shown: Callable[[], object]) -> T:
-    """What the look gives, which may be beside a restore that takes instants from the timeline, one after another.
+    """Return `look()`; repeat while a restore is still removing instants.
 
     Args:
-        lost: the error if a restore has landed since; of one that landed before, what is looked at is not concerned.
-        shown: what the timeline shows; while that changes it is worth another look.
+        lost: returns the error if a restore was committed since the begin; earlier restores do not matter to the read.
+        shown: returns the instants on the timeline; while they change, another read may succeed.
     """
     last: object = None
     while True:
@@ -226,13 +226,15 @@ def undisturbed(look: Callable[[], T], lost: Callable[[], Exception | None], sho
         except (CorruptTableError, StorageError) as e:
             if (error := lost()) is not None:
                 raise error from e
+            # An unchanged timeline means that no restore is at work, so the damage is real. A store that fails is not
+            # read again.
             before, last = last, shown()
             if last == before or isinstance(e, StorageError):
                 raise
 
 
 def restored_below(attempt: Attempt, restore: Commit) -> ConflictError:
-    """What its snapshot is made of is being taken away."""
+    """The error of a transaction whose snapshot a restore removes."""
     return ConflictError(
         f"{attempt.url}: {attempt.operation} {attempt.instant} lost against {restore.operation} {restore.instant} of "
         f"{restore.writer}, which landed first and takes back what ours reads. Nothing of ours landed; run the write again "
@@ -244,7 +246,7 @@ def restored_below(attempt: Attempt, restore: Commit) -> ConflictError:
 
 
 def listed_beside(url: str, restore: Commit) -> ConflictError:
-    """Files of a past state were listed, and perhaps some of them are gone."""
+    """The error for a listing of a past state during a restore: some of its files may be gone."""
     return ConflictError(
         f"{url}: {restore.operation} {restore.instant} of {restore.writer} has landed meanwhile and takes back what was looked "
         "for. Nothing landed; run the write again on the new snapshot: Table.run does",
@@ -255,7 +257,7 @@ def listed_beside(url: str, restore: Commit) -> ConflictError:
 
 
 def lost_against(attempt: Attempt, conflict: Conflict, *, pending: str = "is still running") -> ConflictError:
-    """Another writer landed first or goes first, and both cannot stand."""
+    """The error of a writer that another beat: it committed first or goes first, and both cannot stand."""
     winner = conflict.winner
     when = "landed first" if winner.landed else pending
     error = DuplicateKeyError if conflict.final else ConflictError

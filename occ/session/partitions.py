@@ -1,8 +1,8 @@
 """Partitions as callers name them: by value (``{"origin": "JFK"}``) or by path (``"origin=JFK"``).
 
-A path that cannot be one, or is none, is refused with those that there are: otherwise ``x`` for ``p=x`` would read as a
-partition without rows, and whoever claims it would be protected from nothing. Values are no spelling to get wrong: they
-are checked against the columns' types, and those that no row has name nothing.
+An impossible or unknown path is refused, with the known ones in the message: otherwise ``x`` for ``p=x`` would read as
+a partition without rows, and a claim on it would protect nothing. Values cannot be misspelled: they are checked against
+the columns' types, and values without rows name no partition.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ Partition = Mapping[str, Any] | str  # values of some or all partition columns, 
 
 
 def some(names: Sequence[str]) -> str:
-    """A few of many names, for a message."""
+    """The first of many names, for a message."""
     return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "") or "none"
 
 
 def known_partition(store: Store, config: TableConfig, snapshot: Snapshot, partition: str) -> str:
-    """The path of a partition that has rows, or has had some; `InputError` for another."""
+    """Return the path of a partition that has or had rows; raise `InputError` for any other."""
     wanted = partition.strip("/") if isinstance(partition, str) else partition
     known = snapshot.partitions()
     if isinstance(wanted, str) and wanted in known:
         return wanted
     refuse_misspelled(store.url, config, wanted, known)
-    # No rows are left in it, or none were there at that moment: that is an answer, and no mistake.
+    # A known partition without rows is an answer, not a mistake.
     if known and store.head(join(wanted, PARTITION_METADATA)) is None:
         raise InputError(f"{store.url} has no partition {brief(wanted)}; it has {some(known)}", partition=wanted)
     return wanted
@@ -65,7 +65,7 @@ def refuse_misspelled(url: str, config: TableConfig, partition: str, known: Sequ
 
 
 def several(partitions: Iterable[str] | None, what: str = "partitions") -> list[str] | None:
-    """The paths, None for None; `InputError` for one text, which would be taken letter by letter."""
+    """Return the paths as a list, or None; raise `InputError` for one text, which would be split into letters."""
     if isinstance(partitions, str):
         raise InputError(f"{what}={partitions!r}: give a list, {what}=[{partitions!r}]")
     return None if partitions is None else list(many(partitions, what))
@@ -74,12 +74,12 @@ def several(partitions: Iterable[str] | None, what: str = "partitions") -> list[
 def chosen_partitions(
     store: Store, config: TableConfig, schema: pa.Schema | None, snapshot: Snapshot, partitions: Iterable[Partition]
 ) -> list[str]:
-    """The paths of the snapshot's partitions that are named, sorted; values of some columns name several.
+    """Return the sorted paths of the named partitions of the snapshot; values of some columns name several.
 
     Null and an empty text have one partition, as Hudi stores them.
 
     Raises:
-        InputError: a path that is none, a column that does not partition the table, a value of another type.
+        InputError: an unknown path, a column that does not partition the table, a value of another type.
     """
     found: set[str] = set()
     for each in listed(partitions):
@@ -91,7 +91,7 @@ def chosen_partitions(
 
 
 def listed(partitions: Iterable[Partition]) -> list[Partition]:
-    """The partitions that are named; `InputError` for one without a list around it."""
+    """Return the named partitions as a list; raise `InputError` for one without a list around it."""
     if isinstance(partitions, str | Mapping):
         raise InputError(f"partitions={brief(partitions)}: give a list, partitions=[{brief(partitions)}]")
     return list(many(partitions, "partitions"))
@@ -100,7 +100,7 @@ def listed(partitions: Iterable[Partition]) -> list[Partition]:
 def partitions_with(
     named: Mapping[str, Any], config: TableConfig, schema: pa.Schema | None, snapshot: Snapshot
 ) -> set[str]:
-    """The paths of the snapshot's partitions that have these values."""
+    """The paths of the snapshot's partitions with these values."""
     if schema is None:  # nothing was written yet, so no partition has these values
         return set()
     values, fields = named_values(named, config, schema), config.partition_fields
@@ -122,7 +122,7 @@ def partitions_with(
 
 
 def partition_path_of(url: str, config: TableConfig, schema: pa.Schema | None, named: Partition) -> str:
-    """The path of a partition that is named by the values of all partition columns, or by its path.
+    """The path of a partition, named by the values of all partition columns or by its path.
 
     Raises:
         InputError: some columns are missing, a value is of another type, or the table has no columns yet.

@@ -1,4 +1,4 @@
-"""Finds ``hoodie.properties``, says what is there instead of a table, and changes them for streams."""
+"""Read ``hoodie.properties``, report what is there instead of a table, and change the properties for streams."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger("lakelatch.properties")
 
 
 def read_config(store: Store) -> bytes:
-    """The bytes of ``hoodie.properties``.
+    """Return the bytes of ``hoodie.properties``.
 
     Raises:
         TableNotFoundError: there is no table, or not yet.
@@ -52,12 +52,12 @@ def read_config(store: Store) -> bytes:
 
 
 def _has_begun(store: Store) -> bool:
-    """Whether there was a table: its log begins after its properties."""
+    """Return whether a table existed: its log begins after its properties."""
     return bool(store.folders(LOG))
 
 
 def secure_streams(store: Store, env: Environment) -> None:
-    """The properties say that the table has streams, and that a null keeps what was there. See `Session.secure_streams`."""
+    """Set the properties for streams: the table has streams, and a null keeps the old value. See `Session.secure_streams`."""
     for _ in range(_TRIES):
         stored = store.get(PROPERTIES)
         if stored is None:  # a JVM writer replaces the file by delete and create

@@ -1,6 +1,6 @@
-"""One open table: its store, properties, log, lock and heartbeat, and what it shows. Everything above works with this.
+"""One open table: its store, properties, log, lock and heartbeat, and its views. Everything above works with this.
 
-A session changes nothing by itself but what dead writers left (`look_after_others`).
+A session changes nothing by itself, except that it cleans up after dead writers (`look_after_others`).
 """
 
 from __future__ import annotations
@@ -71,23 +71,23 @@ _log = logging.getLogger("lakelatch")
 
 
 class Session:
-    """What one handle on a table consists of; safe to share between threads.
+    """The parts of one handle on a table; safe to share between threads.
 
     Attributes:
         url: the one spelling of its place.
-        config: what ``hoodie.properties`` says.
+        config: the parsed ``hoodie.properties``.
         writable: False for a Hudi table without our log, until it is adopted. Then there is no log, lock or heartbeat.
         writer: its name in logs and messages; ``priority`` that of its transactions.
-        inline_bytes: what of a commit or plan takes more lies beside the log, and not in its entry.
-        clock_is_right: begin also when this host's clock is years ahead of the table.
-        threads: how many file groups a write works on at a time; as many as this process has cores.
-        merged_bytes_s: how many bytes of file slices a merge is taken to write in a second, before it has written any.
-        rounds: called with each heartbeat while their transaction beats, by T.
+        inline_bytes: a commit or plan larger than this is stored beside the log, not in its entry.
+        clock_is_right: begin even if this host's clock is years ahead of the table.
+        threads: the file groups a write works on at a time; as many as this process has cores.
+        merged_bytes_s: the assumed speed of a merge, in bytes of file slices per second, before it has written any.
+        rounds: by T, called with each heartbeat while the transaction beats.
         markers: the server that takes its markers; None: they are put directly.
-        far: a request to its store takes long.
-        in_line: its threads that wait for the lock, and what they ask of its holder.
-        records: what this process knows of its open transactions without asking a far store, by T.
-        first_sweep: called once, when the session looks after others for the first time.
+        far: True if a request to its store takes long.
+        in_line: its threads that wait for the lock, and their requests to its holder.
+        records: by T, the state of its open transactions, known without a request to a far store.
+        first_sweep: called once, when the session first looks after others.
         landed_one: called after each commit, on the thread of its writer.
     """
 
@@ -137,13 +137,13 @@ class Session:
 
     @property
     def settings(self) -> Settings:
-        """The settings that all writers of the table share, as of the last look at the log."""
+        """The settings shared by all writers of the table, as of the last read of the log."""
         self.require_log()
         return self.log.state.settings
 
     @property
     def streams(self) -> tuple[Stream, ...]:
-        """Of the table, as of the last look at the log; a view is never younger. None where there is no log."""
+        """The table's streams, as of the last read of the log, which is never older than a view. Empty without a log."""
         return self.settings.streams if self.writable else ()
 
     @property
@@ -161,18 +161,19 @@ class Session:
             return self.lock.lease(why, max_hold_s=max_hold_s, waiting=waiting)
 
     def publish_last(self) -> None:
-        """Put the newest commit on the timeline; takes the table's lock for it, where JVM writers share that and it is not there.
+        """Publish the newest commit; takes the table's lock for it if JVM writers share the lock and it is not
+        published yet.
 
         Raises:
-            UnsupportedTableError: as of `CommitLog.publish_last`.
+            UnsupportedTableError: as in `CommitLog.publish_last`.
         """
         if not self.log.publish_last():
             with self.lease("publishing what another writer left"):
                 self.log.publish_last(locked=True)
 
     def close(self) -> None:
-        """Stop the heartbeat thread and the lock's renewer. Twice is fine."""
-        for task in self._behind:  # which need the handle until they end
+        """Stop the heartbeat thread and the lock's renewer. Idempotent."""
+        for task in self._behind:  # they use the handle until they end
             task.wait()
         self._closed = True
         if self.writable:
@@ -183,9 +184,9 @@ class Session:
             self.markers.close(self.store)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A handle travels as what opens the table again, there: its place, and what it was opened with.
+        """Pickle the arguments that open the table again elsewhere.
 
-        A token of a server for markers stays here; there they are put directly.
+        The token of a server for markers is left out; markers are put directly there.
         """
         self.require_open()
         given = {"priority": self.priority, "clock_is_right": self.clock_is_right}
@@ -195,13 +196,13 @@ class Session:
 
     @property
     def desk(self) -> MarkerDesk | None:
-        """Where data files are announced now, for this process and its workers; None: their markers are put directly."""
+        """The desk that announces data files for this process and its workers; None: markers are put directly."""
         return self.markers.desk(self.store, self.env) if self.markers is not None else None
 
     # --- guards ----------------------------------------------------------------------------------------------
 
     def require_open(self) -> None:
-        """Raise `TableError` when this handle was closed."""
+        """Raise `TableError` if this handle was closed."""
         if self._closed:
             raise TableError(f"this handle on {self.url} was closed; open the table again", table=self.url)
 
@@ -223,10 +224,10 @@ class Session:
         self._refuse_other_columns()
 
     def _finish_creation(self) -> bool:
-        """Begin the log of a table whose creator did not come so far. False where the table has none for another reason."""
+        """Start the log of a table whose creator stopped before. False if the table has no log for another reason."""
         try:
             return self._properties is not None and finish(self.store, self._properties)
-        except (StorageError, CorruptTableError) as e:  # who may not write reads an empty table
+        except (StorageError, CorruptTableError) as e:  # without write access it reads as an empty table
             _log.info("%s: its creation was not finished: %s", self.url, e)
             return False
 
@@ -239,17 +240,17 @@ class Session:
         return self.config
 
     def _refuse_other_columns(self) -> None:
-        """Raise `CorruptTableError` when the properties name columns that the table does not have, as far as the log tells."""
+        """Raise `CorruptTableError` if the properties name columns that the table lacks, as far as the log knows."""
         if self.writable and (schema := self.log.state.schema_before(sys.maxsize)):
             self.config.refuse_other_columns([each["name"] for each in json.loads(schema)["fields"]], table=self.url)
 
     def secure_streams(self) -> None:
-        """The properties say that the table has streams, before the first event is written.
+        """Set the properties for streams, before the first event is written.
 
-        The declaration in the log is the authority; whoever finds the properties behind it mends them.
+        The declaration in the log is the authority; any process that finds the properties behind it mends them.
 
         Raises:
-            StorageError: the store gave no answer, or somebody else changes the file again and again.
+            StorageError: the store gave no answer, or another process keeps changing the file.
         """
         if not self.config.for_streams:
             secure_streams(self.store, self.env)
@@ -258,7 +259,7 @@ class Session:
     # --- others ----------------------------------------------------------------------------------------------
 
     def look_after_others(self) -> None:
-        """Roll back writers that have died; sweep once what dead cleaners left. Cheap when nothing is to be done."""
+        """Roll back dead writers; sweep once what dead cleaners left. Cheap if there is nothing to do."""
         try:
             self.require_open()
             self.cleaner.look(self.heart.instants, at_most_every_s=1.0)
@@ -266,13 +267,14 @@ class Session:
                 self._swept = True
                 self.cleaner.sweep_leftovers(self.heart.instants)
                 self.first_sweep()
-        except LakeLatchError as e:  # theirs, not ours: it must not end the work that is going on here
+        except LakeLatchError as e:  # an error about others must not end our own work
             _log.warning("%s: cleaning up after others failed; it is tried again: %s", self.url, e)
 
     def afterwards(self, call: Callable[[], object], what: str, *, long: bool = False) -> None:
-        """Make a call that nobody has to wait for; if it is ``long`` or the store far, on another thread. `close` waits for it.
+        """Make a call that nobody waits for; if it is ``long`` or the store far, on another thread. `close` waits for
+        it.
 
-        Its errors are logged: what it leaves undone another handle finds.
+        Its errors are logged; another handle finds the work left undone.
         """
 
         def run() -> None:
@@ -288,7 +290,7 @@ class Session:
             self._behind = [*(each for each in self._behind if not each.ended), Task(self.env, run)]
 
     def record(self, instant: str) -> OwnRecord | None:
-        """What this process will know of a transaction that it begins; None where asking the store costs little."""
+        """Start the record of a transaction that this process begins; None if asking the store costs little."""
         if not self.far or self.markers is not None:
             return None
 
@@ -299,7 +301,7 @@ class Session:
         return found
 
     def _after_beats(self) -> None:
-        """On the heartbeat's thread, so that nobody waits for it."""
+        """Look after others on the heartbeat's thread, so that nobody waits for it."""
         self.look_after_others()
         beating = self.heart.instants
         for instant, look in list(self.rounds.items()):
@@ -313,10 +315,10 @@ class Session:
             _log.warning("%s: old epochs of the log could not be removed; tried again later: %s", self.url, e)
 
     def landed(self, instant: str) -> str | None:
-        """The completion time of a transaction of ours that is not open any more; None: nothing of it has landed.
+        """The completion time of a transaction that is not open any more; None: nothing of it was committed.
 
-        Raises `CommitStateUnknownError` when a restore took it back, and the log tells of neither any more, or when that cannot
-        be looked up.
+        Raises `CommitStateUnknownError` if a restore took it back and the log has forgotten both, or if that cannot be
+        read.
         """
         with OutcomeGuard(self.url) as doubt:
             doubt.about(instant, instant)
@@ -326,7 +328,7 @@ class Session:
             return completion
 
     def refuse_rule(self, settings: Settings, schema: pa.Schema | None) -> None:
-        """Raise `ConfigError` when rows can't be merged as the settings say, in a table with these columns (None: any)."""
+        """Raise `ConfigError` if rows can't be merged by the settings in a table with these columns (None: any)."""
         if settings.merge or settings.ties != "last":
             from ...hudi.merge import rule_of
 
@@ -334,13 +336,13 @@ class Session:
 
     @property
     def file_sizes(self) -> FileSizes:
-        """How large files are to become; `ConfigError` where the table's properties say no size."""
+        """The target and small file sizes; `ConfigError` if the table's properties have an invalid size."""
         return FileSizes.of(self.settings, self.config)
 
     def file_spec(
         self, instant: str, rows: pa.Schema, current: pa.Schema | None, required: tuple[str, ...] = ()
     ) -> tuple[FileSpec, str]:
-        """What files of a transaction have in common, and the table's schema after it as Avro JSON."""
+        """The common spec of a transaction's files, and the table's schema after it as Avro JSON."""
         from ...hudi.table import META_COLUMNS
         from ..staging import FileSpec, KeySpans
 
@@ -378,10 +380,10 @@ class Session:
     # --- what it shows -----------------------------------------------------------------------------------------
 
     def timeline(self) -> Timeline:
-        """The table's instants, from one listing.
+        """The table's instants, from one listing, without commits that a restore has taken back.
 
-        Without commits that a restore has taken back: a publisher who slept meanwhile may have put one there again, and
-        who works with it brings its rows back, or loses those that it replaced.
+        A publisher that slept during the restore may have published one again. A caller working with it would bring its
+        rows back, or lose those that it replaced.
         """
         self.require_open()
         timeline = read_timeline(self.store, self.config)
@@ -389,13 +391,13 @@ class Session:
         return timeline.without(undone) if undone else timeline
 
     def next_instant(self, top: str) -> str:
-        """T of a transaction that begins now, greater than ``top``, the newest of all; `ConfigError` for a wrong clock."""
+        """The T of a transaction that begins now, greater than ``top``, the newest of all; `ConfigError` for a wrong clock."""
         now = self.env.now()
         refuse_clock(now, top, self.url, trusted=self.clock_is_right)
         return next_label(now, top, trusted=self.clock_is_right)
 
     def time_of(self, value: Time, what: str = "the time") -> str:
-        """A time in any form that is understood (`times`), as the timeline spells it. `InputError` for anything else."""
+        """Convert a time in any accepted form (`times`) to the timeline's format. `InputError` for anything else."""
         return time_of(value, what, utc=self.config.timeline_timezone == "UTC")
 
     def commits(self, *, after: Time | None = None, until: Time | None = None) -> list[tuple[Instant, CommitMetadata]]:
@@ -428,14 +430,14 @@ class Session:
         return self.view().arrow_schema()
 
     def declared_schema(self) -> pa.Schema | None:
-        """As `schema`, and columns that were declared not null are not nullable."""
+        """The data columns, like `schema`; columns declared not null are not nullable."""
         text = self.view().schema
         return declared_schema(text) if text else None
 
     def view(self, *, as_of: Time | None = None, as_of_completion: Time | None = None, whole: bool = True) -> View:
         """Snapshot and schema together, of one moment; arguments and errors of `snapshot`.
 
-        ``whole`` False: also where a cleaning has taken files of that state, which the caller looks at by itself.
+        ``whole`` False: also if a cleaning has removed files of that state; the caller checks that itself.
         """
         self.require_open()
         requested = None if as_of is None else self.time_of(as_of, "as_of")
@@ -452,7 +454,7 @@ class Session:
             return self.latest()[0]
         view = self._steadily(past) if self.writable else past(self.timeline())
         if old and whole:
-            # After the files were listed: what had been decided to go before that may be missing among them.
+            # After the listing, because a cleaning decided before it may have removed files from it.
             refuse_cleaned(self, as_of=requested, as_of_completion=completed)
         return view
 
@@ -480,26 +482,27 @@ class Session:
         last, shown, schema = self.log.state.last, timeline.commits, None
         if (
             last is not None and shown and shown[-1].requested == last.instant
-        ):  # else what is shown is not what the log tells
+        ):  # else the timeline shows another commit than the log's last
             schema = self.log.state.schema_before(last.slot + 1)
         return cold_view(self.store, timeline, schema=schema)
 
     def _steadily(self, look: Callable[[Timeline], T]) -> T:
-        """What a look at the timeline gives that no restore interferes with."""
+        """Return `look(timeline)` of a timeline that no restore interferes with."""
         found, _, later = self._followed(look)
         self.log.unfollow(later)
         return found
 
     def _followed(self, look: Callable[[Timeline], T]) -> tuple[T, int, Follower]:
-        """The same, the slot of the log that it is the state at, and who collects what lands from there on."""
-        # The log first: what it holds unpublished is merged, and what lands later is on the timeline or not seen.
+        """Return `look(timeline)`, the slot whose state that is, and a follower of the commits from there on."""
+        # The log first: its unpublished commits are merged in, and later commits are on the timeline or not seen at
+        # all.
         while True:
             last, follower = self.log.catch_up().last, self.log.follow(Follower())
             kept = False
             try:
                 timeline = self.timeline()
                 if any((i.completed or "") > (last.completion if last else EARLIEST) for i in timeline.commits):
-                    self.log.catch_up()  # of two that landed while the names were listed, the later one alone may be among them
+                    self.log.catch_up()  # if two were committed during the listing, it may show only the later one
                 timeline, slot = self._whole(timeline, follower)
                 found = look(timeline)
                 if not self._restored_since(follower):
@@ -513,10 +516,11 @@ class Session:
                     self.log.unfollow(follower)
 
     def _whole(self, timeline: Timeline, follower: Follower) -> tuple[Timeline, int]:
-        """The timeline with all that the log has and it lacks, and without what the log has taken back; and up to which slot.
+        """Complete the timeline by the log: add what it lacks, drop what was taken back. Also return the slot of that
+        state.
 
-        Names on the timeline are flushed when an epoch of the log is closed. A power cut before that may have taken any of
-        them away, and a writer puts them back; who only reads must not show a state that never was (trap 24).
+        Names on the timeline are flushed when an epoch is closed. A power cut before that may remove any of them, and
+        the next writer puts them back. A reader alone must not show a state that never was (trap 24).
         """
         shown = {file_name(each) for each in timeline.completed}
         known, lost = self.log.missing(shown, follower.commits)
@@ -530,7 +534,9 @@ class Session:
         return timeline.plus(more) if more else timeline, known[-1].slot + 1 if known else 0
 
     def _restored_since(self, follower: Follower) -> bool:
-        """A restore takes instants and files away while they are listed: what was seen may be half of each state."""
+        """Return whether a restore ran during the listing: it removes instants and files, so the listing may mix both
+        states.
+        """
         self.log.catch_up()
         return not follower.complete or any(commit.restores for commit in follower.commits)
 
@@ -551,17 +557,17 @@ class Session:
             return file.read([*META_COLUMNS, *wanted] if meta else wanted, use_threads=False)
 
     def files_of(self, commit: Commit) -> Any:
-        """The files of a commit that has landed, as plain values."""
+        """The files of a committed transaction, as plain values."""
         return files_of(self.store, commit)
 
     def _cold_view(self, top: str, schema: str | None) -> View:
-        """What a transaction begins with: its partitions are listed when it asks for them, and not all those of the table."""
-        if self.far:  # where many begin together, nobody has done that yet
+        """The view that a transaction begins with: its partitions are listed one by one when it asks for them."""
+        if self.far:  # if many begin together, nobody has published the newest commit yet
             self.log.publish_last()
         return view_listed_later(self.timeline(), top, schema, self._refuse_if_restored)
 
     def _refuse_if_restored(self, since: str) -> None:
-        """Raise `ConflictError` when a restore has landed after that completion time."""
+        """Raise `ConflictError` if a restore was committed after that completion time."""
         self.log.catch_up()
         restore = self.log.restore
         if restore is not None and restore.completion > since:

@@ -1,9 +1,9 @@
-"""What a transaction sees: the file slices and the schema as of one slot of the log.
+"""The view of a transaction: the file slices and the schema as of one slot of the log.
 
-A warm handle derives the next view from the last one and the commits between, so nothing grows with the history. A cold one
-lists the timeline once, and the data files: a reader all, a transaction those of the partitions that it asks for. A restore, a
-log that was made anew and what other engines do past the log cannot be derived, and make it cold. A cleaning and an archival
-take away only what no newest view holds.
+A warm handle derives the next view from the last one and the commits between, so its cost does not grow with the
+history. A cold one lists the timeline once, and the data files: a reader all, a transaction only the partitions that it
+asks for. A restore, a replaced log and changes of other engines past the log cannot be derived, and make a handle cold.
+A cleaning and an archival remove only files and instants that no newest view holds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from ...storage import Store
 
-_COMMITS_KEPT = 32  # a handle that is seldom asked for its file slices applies commits in such batches
+_COMMITS_KEPT = 32  # a handle that is seldom asked for its file slices applies commits in batches of this size
 
 
 @functools.lru_cache(maxsize=64)
@@ -48,7 +48,7 @@ def arrow_schema(avro: str) -> pa.Schema:
 
 @functools.lru_cache(maxsize=64)
 def declared_schema(avro: str) -> pa.Schema:
-    """The data columns of a schema in Avro JSON, of which those that were declared not null are not nullable."""
+    """The data columns of a schema in Avro JSON; those declared not null are not nullable."""
     from ...hudi.table import from_avro, optional, required_columns, with_required
 
     schema = from_avro(avro)
@@ -78,12 +78,12 @@ class View:
         return arrow_schema(self.schema) if self.schema else None
 
     def after(self, commit: Commit, metadata: CommitMetadata) -> View:
-        """The view once this commit counts as well."""
+        """The view after this commit."""
         snapshot = self.snapshot.after(metadata, commit.instant, commit.completion)
         return View(snapshot, commit.schema or self.schema, commit.completion)
 
     def after_all(self, commits: Sequence[Commit], files_of: Callable[[Commit], Mapping[str, Any]]) -> View:
-        """The view once these commits, in slot order, count as well."""
+        """The view after these commits, which are in slot order."""
         snapshot = self.snapshot.after_all((files_of(each), each.instant, each.completion) for each in commits)
         last = next((each.completion for each in reversed(commits) if each.action in COMMIT_ACTIONS), self.completion)
         return View(snapshot, next((each.schema for each in reversed(commits) if each.schema), self.schema), last)
@@ -98,11 +98,11 @@ def cold_view(
     whole: bool = False,
     schema: str | None = None,
 ) -> View:
-    """The view from one listing; the bounds are those of `Table.snapshot`.
+    """Build the view from one listing; the bounds are those of `Table.snapshot`.
 
     Args:
-        whole: of a moment that archived commits may have completed after, which only the history tells.
-        schema: that of the view where the log tells it; it need not be read from the newest commit, which may be large.
+        whole: for a moment before which only archived commits may have completed; reads the archive too.
+        schema: of the view, if the log has it; saves reading the newest commit, which may be large.
     """
     snapshot = build(
         list_data_files(store),
@@ -118,11 +118,11 @@ def cold_view(
 
 
 def view_listed_later(timeline: Timeline, completed: str, schema: str | None, refuse: Callable[[str], None]) -> View:
-    """The view of all commits with C up to ``completed``, whose partitions are listed one by one when they are asked for.
+    """The view of all commits with C up to ``completed``, whose partitions are listed one by one on demand.
 
     Args:
-        schema: as of `cold_view`.
-        refuse: as of `ListedLater`.
+        schema: as in `cold_view`.
+        refuse: as in `ListedLater`.
     """
     past = timeline.completed_by(completed=completed)
     top = max((each.completed or each.requested for each in past), default=EARLIEST)
@@ -138,14 +138,14 @@ def _newest_schema(timeline: Timeline, commits: Sequence[Instant]) -> str | None
 class ViewCache:
     """The newest view that a table handle has needed, and the commits since.
 
-    A view is that of one slot. On the timeline it is the commits with completion time up to ``top``, the largest time
+    A view belongs to one slot. On the timeline it is the commits with completion time up to ``top``, the largest time
     before the slot: every later commit's is greater.
 
     Args:
-        cold: the view from one listing, of all commits with a completion time up to its argument; and its schema where the
-            log tells it.
-        newest: the view now from one listing, the slot that it is of, and who collects the commits from there on.
-        files_of: what `Snapshot.after_all` needs to know of a commit.
+        cold: builds the view of all commits with a completion time up to its first argument, from one listing; the
+            second is its schema, if the log has it.
+        newest: builds the view now from one listing; returns it, its slot, and a follower from there on.
+        files_of: returns the files of a commit for `Snapshot.after_all`.
     """
 
     def __init__(
@@ -161,11 +161,11 @@ class ViewCache:
         self._slot = -1
         self._asked = self._bare = False
         self._since = Follower()
-        self._head: tuple[int, View] | None = None  # what the view and the commits since give, for who reads
-        self._rollbacks: frozenset[str] = frozenset()  # of other engines, that the view has seen
+        self._head: tuple[int, View] | None = None  # the view after the commits since, for readers
+        self._rollbacks: frozenset[str] = frozenset()  # of other engines, included in the view
 
     def newest(self) -> View:
-        """The view of all that has landed when this is called. A warm one asks for the head of the log and nothing else."""
+        """The view of everything committed before this call. A warm handle only reads the head of the log."""
         with self._mutex:
             self._asked = True
             self._log.catch_up()
@@ -180,7 +180,8 @@ class ViewCache:
                 return self._looked_up(rollbacks, keep=not passed)
             try:
                 return self._moved_to_head()
-            except (CorruptTableError, StorageError):  # what a commit did cannot be read; the timeline may tell
+            # the metadata of a commit cannot be read; the timeline may have it
+            except (CorruptTableError, StorageError):
                 return self._looked_up(rollbacks, keep=True)
 
     def _looked_up(self, rollbacks: frozenset[str], *, keep: bool) -> View:
@@ -190,7 +191,7 @@ class ViewCache:
         if keep:
             self._begin_with(view, slot, later, rollbacks)
         else:
-            self._view = None  # it may hold what another engine did, which no commit of the log takes back
+            self._view = None  # the view may hold changes of another engine, which no commit of the log would undo
         return view
 
     def _moved_to_head(self) -> View:
@@ -200,19 +201,20 @@ class ViewCache:
         if more := [each for each in waiting if each.slot >= slot]:
             slot, view = more[-1].slot + 1, view.after_all(more, self._files_of)
             self._head = slot, view
-        if len(waiting) > _COMMITS_KEPT:  # a transaction that began before and has not looked yet has to list
+        # a transaction that began before and has not read its snapshot yet has to list
+        if len(waiting) > _COMMITS_KEPT:
             self._moved(view, slot, waiting)
         return view
 
     def at(self, slot: int, top: str, later: Follower) -> View:
-        """The view that holds every commit before ``slot`` and no other; ``later`` follows what comes after it."""
+        """The view of every commit before ``slot`` and no other; ``later`` follows the commits after it."""
         with self._mutex:
             self._asked = True
             view = self._warm(slot, top, later)
             return self._cold(top, self._told(slot)) if view is None else self._advance(view, slot)
 
     def schema_at(self, slot: int, top: str, later: Follower) -> str | None:
-        """The schema of that view, without the work of its file slices."""
+        """The schema of that view, without deriving its file slices."""
         with self._mutex:
             if self._view is None and (known := self._told(slot)):
                 return known
@@ -224,12 +226,12 @@ class ViewCache:
             return next((c.schema for c in reversed(self._since.commits) if c.slot < slot and c.schema), view.schema)
 
     def _warm(self, slot: int, top: str, later: Follower) -> View | None:
-        """A view of an earlier slot to go on from; None for a transaction older than the one before."""
+        """A view of an earlier slot to derive from; None for a transaction older than the kept view."""
         rollbacks = self._log.rollbacks
         if self._is_useless() or self._taken_back(slot) or rollbacks != self._rollbacks:
             view = self._cold(
                 top, self._told(slot)
-            )  # first: if it fails, the old view must not be taken for one that is followed
+            )  # first: if it fails, the old view must not pass for one with a follower
             self._log.unfollow(self._since)
             self._begin_with(view, slot, self._log.follow(later), rollbacks)
         return self._view if self._slot <= slot else None
@@ -253,7 +255,7 @@ class ViewCache:
         return self._moved(view.after_all(before, self._files_of), slot, before)
 
     def _skip(self, view: View, slot: int) -> View:
-        """The schema goes on, the slices do not: a handle that only adds has never asked for them."""
+        """Advance the schema and drop the slices: a handle that only adds files never asks for them."""
         before = self._before(slot)
         schema = next((each.schema for each in reversed(before) if each.schema), view.schema)
         self._bare = True
@@ -264,6 +266,7 @@ class ViewCache:
         return waiting[: bisect_left(waiting, slot, key=lambda commit: commit.slot)]
 
     def _moved(self, view: View, slot: int, counted: Sequence[Commit]) -> View:
-        del self._since.commits[: len(counted)]  # not sooner: what could not be read now must be there the next time
+        # not sooner: a commit that could not be read now must still be there next time
+        del self._since.commits[: len(counted)]
         self._view, self._slot = view, slot
         return view

@@ -2,7 +2,7 @@
 
 The log says which lock is in force, and numbers it: a setting entry begins a new *generation* when the lock changes, or
 when its tokens went back (a rebuilt server). Tokens compare as (generation, token). A lease belongs to the generation
-that it was taken in, and a commit lands only under a lease of the generation that is in force at its slot.
+that it was taken in, and a commit needs a lease of the generation that is in force at its slot.
 
     t=0  the lock is X, generation 1; A waits for X; C holds a lease on X and is suspended
     t=1  B holds X (C's lease has ended) and Y, and appends setting(lock Y, generation 2); it gives both back
@@ -10,7 +10,7 @@ that it was taken in, and a commit lands only under a lease of the generation th
     t=3  C wakes up and finds the same, whatever its clock says of its lease
 
 So nobody commits under the old lock alone, and there is no moment without a lock: B's entry is as decisive as a commit.
-Whoever waits for Y while holding X has read that X is in force; no two wait for each other.
+A writer waits for Y while holding X only after reading that X is in force, so no two wait for each other.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from ..log import CommitLog, LogState
 from .no_lock import NoLease
 
 OWN_LOCK_FOLDER = ".hoodie/.lakelatch/locks"
-# How often who waits looks whether others have landed it. On a local disk the queue of the lock wakes it as well, since those
-# before it leave that when they have landed; far, each look is a request.
+# Seconds between checks of a waiting writer for its commit by another. On a local disk the lock's queue wakes it as
+# well, because writers ahead leave the queue when they have committed; on a far store each check is a request.
 _LOOK_S, _LOOK_FAR_S = 0.25, 0.15
-_BACKWARDS_MAX = 3  # so often may tokens go back while one lease is taken; then the provider breaks its promise
+_BACKWARDS_MAX = 3  # how often tokens may go back while one lease is taken; more, and the provider breaks its promise
 
 
 def settled(lock: str, *, env: Environment = SYSTEM) -> str:
-    """The one spelling of a lock setting, as it is stored. `ConfigError` for what cannot be opened or holds a secret."""
+    """The canonical spelling of a lock setting, as stored. `ConfigError` if it cannot be opened or holds a secret."""
     text(lock, "lock", error=ConfigError)
     if lock.lower() in (OWN_LOCK, NO_LOCK):
         return lock.lower()
-    check_url(lock)  # also for a provider of others: it would be stored with the table and printed
+    check_url(lock)  # also for third-party providers, because the URL is stored with the table and printed
     with open_provider(lock, env=env) as provider:
         return provider.url
 
 
 def prove(lock: str, table: str, *, env: Environment) -> None:
-    """Take the lock once, unless it is busy. Raises what the provider says when it cannot be had."""
+    """Take the lock once, unless it is busy. Raises the provider's error if it cannot be taken."""
     if lock not in (OWN_LOCK, NO_LOCK):
         with open_provider(lock, env=env) as provider:
             lease = provider.try_acquire(table, reason="proving that the lock can be taken")
@@ -58,7 +58,7 @@ def prove(lock: str, table: str, *, env: Environment) -> None:
 
 
 def _openable(lock: str) -> bool:
-    """Whether anybody can: earlier versions took more for a lock, and stored it."""
+    """Return whether a stored lock can be opened at all: earlier versions accepted and stored more spellings."""
     with suppress(ConfigError):
         if lock not in (OWN_LOCK, NO_LOCK):
             check_url(lock)
@@ -72,11 +72,12 @@ class TableLease:
     def __init__(self, lease: Lease, settings: Settings, table: str) -> None:
         self.lease, self.token = lease, lease.token
         self._settings, self._table = settings, table
-        # Hudi's file lock is no lock on some file systems, and its close() deletes whoever's file: look before landing.
+        # Hudi's file lock does not exclude on some file systems, and its close() deletes any holder's file, so ask the
+        # backend again before committing.
         self._fresh = "jvm" in lock_options(settings.lock)
 
     def token_at(self, state: LogState) -> int:
-        """The token for an entry after ``state``. Raises `LockLostError` when this lease is not the one that counts."""
+        """The token for an entry after ``state``. Raises `LockLostError` if another lease is in force."""
         now = state.settings
         if now.generation != self._settings.generation:
             what = "its tokens began anew" if now.lock == self._settings.lock else f"it is {shown(now.lock)} now"
@@ -92,7 +93,7 @@ class TableLease:
 
     @property
     def is_held(self) -> bool:
-        """Whether it is held now, as far as this process knows; nobody is asked."""
+        """True if it is held now, as far as this process knows, without a request."""
         try:
             self.ensure_held()
         except LockLostError:
@@ -119,10 +120,10 @@ class TableLease:
 
 
 class TableLock:
-    """Takes and changes the table's lock for one handle. Safe to share between threads.
+    """The lock of a table, as one handle takes and changes it. Safe to share between threads.
 
     Attributes:
-        expected: the lock that this writer was told to expect; it is refused once the table has another.
+        expected: the lock that this writer was opened for; once the table has another, the writer is refused.
     """
 
     def __init__(self, log: CommitLog, store: Store, env: Environment, writer: str) -> None:
@@ -150,7 +151,7 @@ class TableLock:
 
     @contextmanager
     def _using(self, lock: str) -> Iterator[tuple[LockProvider, str] | None]:
-        """The provider, which stays open meanwhile; those of earlier locks are closed when nobody uses them."""
+        """Keep a provider open while it is used; providers of earlier locks are closed after their last use."""
         with self._mutex:
             self._used.append(lock)
         try:
@@ -166,13 +167,15 @@ class TableLock:
     def lease(
         self, why: str, *, max_hold_s: float | None = None, waiting: Callable[[], bool] | None = None
     ) -> TableLease:
-        """The lock in force, waited for. ``waiting`` is asked when it turns out to be busy, and now and then from then on;
-        when it is true the wait is over, as if it had taken too long.
+        """Take the lock in force, waiting for it.
+
+        ``waiting`` is called once the lock is busy, and now and then from then on; if it returns True, the wait ends
+        like a time-out.
 
         Raises:
             LockTimeoutError: it was busy for the whole wait; names the holder.
-            LockUnavailableError: its server does not answer. Never is anything written without the table's lock.
-            ConfigError: it cannot be opened here, or is not the one that this writer was told to expect.
+            LockUnavailableError: its server does not answer. Nothing is ever written without the table's lock.
+            ConfigError: it cannot be opened here, or differs from the one that this writer was opened for.
         """
         give_up = self._env.monotonic() + self._log.state.settings.lock_wait_s
         for _ in range(_BACKWARDS_MAX + 1):
@@ -180,7 +183,7 @@ class TableLock:
             settings = state.settings
             token_above = (
                 state.token
-            )  # read after the settings: another thread's reading of the log changes it before them
+            )  # read after the settings, because another thread's read of the log changes the token first
             self._refuse_unexpected(settings)
             try:
                 lease = self._acquire(
@@ -202,11 +205,11 @@ class TableLock:
 
     @property
     def shared_with_jvm(self) -> bool:
-        """Whether JVM writers, who do not read the log, take the lock in force as well."""
+        """True if JVM writers, which do not read the log, take the lock in force as well."""
         return bool(self._log.state.settings.shared_with_jvm)
 
     def free(self) -> TableLease | None:
-        """A lease that excludes nobody: the log alone decides who lands first. None where JVM writers share the lock."""
+        """A lease that excludes nobody, so that the log alone orders commits. None if JVM writers share the lock."""
         settings = self._log.state.settings
         self._refuse_unexpected(settings)
         return None if self.shared_with_jvm else TableLease(NoLease(), settings, self._store.url)
@@ -225,7 +228,7 @@ class TableLock:
         with self._using(settings.lock) as found:
             if found is None:
                 return NoLease()
-            # A provider of others need not be able to ask.
+            # A third-party provider need not support these arguments.
             asks: dict[str, Any] = {}
             if waiting is not None and isinstance(found[0], LeasedLocks):
                 asks = {"given_up": waiting, "look_s": _LOOK_FAR_S if is_far(self._store.url) else _LOOK_S}
@@ -240,7 +243,7 @@ class TableLock:
             )
 
     def _begin_generation(self, seen: Settings, give_up: float) -> None:
-        """The lock's tokens went back behind the last commit's: let the log count them anew, unless somebody has."""
+        """Begin a new generation, because the lock's tokens went back behind the last commit's; unless another writer has."""
         lease = self._acquire(seen, "beginning a new generation of tokens", give_up=give_up)
 
         def build(state: LogState) -> LogEntry | None:
@@ -250,7 +253,7 @@ class TableLock:
             return Setting(replace(state.settings, generation=seen.generation + 1), self._writer)
 
         try:
-            with suppress(LockLostError):  # the caller comes again
+            with suppress(LockLostError):  # the caller tries again
                 self._log.append(build)
         finally:
             lease.release()
@@ -258,7 +261,7 @@ class TableLock:
     # --- changing it -----------------------------------------------------------------------------------------
 
     def change(self, lock: str, *, jvm_writers_stopped: bool = False, **others: Any) -> Settings:
-        """Put another lock in force, with ``others`` of the settings, while holding the old one and the new one."""
+        """Put another lock in force, with ``others`` of the settings, while holding the old and the new one."""
         new = settled(lock, env=self._env)
         if new == OWN_LOCK and not self._store.url.startswith("file:"):
             raise ConfigError(
@@ -282,12 +285,12 @@ class TableLock:
 
     def _lease_to_change(self, new: str) -> TableLease:
         settings = self._log.state.settings
-        if not _openable(settings.lock):  # nobody can hold it; the log alone orders commits, as under none://
+        if not _openable(settings.lock):  # nobody can hold it, so the log alone orders commits, as under none://
             return TableLease(NoLease(), settings, self._store.url)
         return self.lease(f"changing the lock to {new}")
 
     def _change(self, old: TableLease, new: str, others: dict[str, Any], give_up: float) -> Settings:
-        # Nothing is waited for before it is certain that the old lock is the one in force, or two could wait in a circle.
+        # Wait for nothing before it is certain that the old lock is in force, or two could wait for each other.
         state = self._log.catch_up()
         old.token_at(state)
         if state.settings.lock == new:
@@ -311,7 +314,7 @@ class TableLock:
         return self._log.state.settings
 
     def _second(self, old: TableLease, settings: Settings, give_up: float) -> Lease:
-        """The lease on the new lock. It may be the old lock under another URL, which is held already."""
+        """Take a lease on the new lock. It may be the old lock under another URL, which is held already."""
         try:
             with self._using(settings.lock) as found:
                 if found is not None:
@@ -357,7 +360,7 @@ class TableLock:
             )  # fmt: skip
 
     def _explained(self, error: LakeLatchError, lock: str) -> LakeLatchError:
-        """The same error, saying which lock it is about when the table got another one since this handle took it first."""
+        """Add to the error which lock it is about, if the lock has changed since this handle first took it."""
         if lock == self._first:
             return error
         return type(error)(
@@ -367,7 +370,7 @@ class TableLock:
         )
 
     def close(self) -> None:
-        """Close the providers; leases that are held stay held. Twice is fine."""
+        """Close the providers; leases that are held stay held. Idempotent."""
         with self._mutex:
             closing, self._open = list(self._open.values()), {}
         for provider in closing:

@@ -1,4 +1,4 @@
-"""Past states that are whole: those of which no cleaning has taken a file, and those of savepoints."""
+"""Past states that are whole: no cleaning has removed a file of them, or a savepoint keeps them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Looked(Protocol):
-    """What a session shows of its table."""
+    """The part of a session that is used here."""
 
     store: Store
     url: str
@@ -28,7 +28,7 @@ class Looked(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
-    """A state that is kept until somebody deletes its savepoint.
+    """A state that is kept until its savepoint is deleted.
 
     Attributes:
         instant: T of the commit whose state it is, and of the savepoint on the timeline.
@@ -47,7 +47,7 @@ class Savepoint:
 
 
 def savepoints(store: Store, timeline: Timeline) -> list[Savepoint]:
-    """All that are on the timeline, other engines' too, in order of their commits."""
+    """All savepoints on the timeline, other engines' too, in order of their commits."""
     completion = {each.requested: each.completed or each.requested for each in timeline.commits}
     found = []
     for shown in timeline.completed:
@@ -55,7 +55,7 @@ def savepoints(store: Store, timeline: Timeline) -> list[Savepoint]:
             continue
         content = decode_container(stored.body, "HoodieSavepointMetadata", name=timeline.path(shown))
         files = {p: list(m["savepointDataFile"]) for p, m in content["partitionMetadata"].items()}
-        # Of an archived commit nobody knows C; its files are named all the same.
+        # C of an archived commit is unknown; the savepoint names its files all the same.
         moment = completion.get(shown.requested, shown.requested)
         found.append(
             Savepoint(
@@ -72,19 +72,19 @@ def savepoints(store: Store, timeline: Timeline) -> list[Savepoint]:
 
 
 def kept_from(session: Looked) -> str:
-    """The completion time from which on every state is whole: no cleaning has been decided that takes from one.
+    """The completion time from which on every state is whole: no cleaning was decided that removes files of one.
 
     Raises:
         CorruptTableError: a clean's instant cannot be decoded.
     """
-    # The log first: a plan that is over by the time the timeline is listed is shown there.
+    # The log first: a plan that ends before the timeline is listed is shown there.
     begun = session.log.catch_up().open.values() if session.writable else ()
     pending = [held(session.store, b.plan) for b in begun if b.action == "clean" and b.plan]
     bounds = [content["earliest"]["C"] for content in pending]
     timeline = session.timeline()
     completion = {each.requested: each.completed or each.requested for each in timeline.commits}
     for instant in timeline.pending:
-        # Another engine's, or one of a log that was made anew: it may have been executed in part.
+        # Another engine's, or from a replaced log: it may have been executed in part.
         path = timeline.path(replace(instant, state="requested"))
         if instant.action == "clean" and (stored := session.store.get(path)) and stored.body:
             content = decode_container(stored.body, "HoodieCleanerPlan", name=path)
@@ -96,15 +96,15 @@ def kept_from(session: Looked) -> str:
 
 
 def cleaned_to(store: Store, timeline: Timeline, clean: Instant, completion: Mapping[str, str]) -> str:
-    """The completion time from which on that clean has left every state whole; "" when it says nothing."""
+    """The completion time from which on that clean has left every state whole; "" if it does not say."""
     path = timeline.path(clean)
     if (stored := store.get(path)) is None or not stored.body:
         return ""
     content = decode_container(stored.body, "HoodieCleanMetadata", name=path)
     if moment := (content.get("extraMetadata") or {}).get(MOMENT):
         return str(moment)
-    # Another engine's, who gives T only. It keeps the state before that of its earliest commit too; and where it kept so many
-    # versions of each file, its newest state is whole.
+    # Another engine's clean gives T only. It also keeps the state before that of its earliest commit. If it kept a
+    # number of versions of each file instead, its newest state is whole.
     earliest: str = content["earliestCommitToRetain"]
     if not earliest and content["totalFilesDeleted"]:
         return max((each for each in completion.values() if each <= clean.requested), default="")
@@ -113,9 +113,9 @@ def cleaned_to(store: Store, timeline: Timeline, clean: Instant, completion: Map
 
 
 def refuse_cleaned(session: Looked, *, as_of: str | None = None, as_of_completion: str | None = None) -> None:
-    """Raise `InputError` when files of a past state have been cleaned away, or a cleaning has been decided that does so.
+    """Raise `InputError` if files of a past state were cleaned away, or a decided cleaning will remove some.
 
-    A state of which files were listed before this call is whole, as far as its files can still be read.
+    A state whose files were listed before this call is whole, as far as its files can still be read.
 
     Args:
         session: of the table.
@@ -126,7 +126,8 @@ def refuse_cleaned(session: Looked, *, as_of: str | None = None, as_of_completio
     if not kept:
         return
     timeline = session.timeline()
-    # What a cleaning takes was superseded by a commit up to ``kept``. A restore may have taken some of them back since.
+    # A file removed by a cleaning was superseded by a commit up to ``kept``. A restore may have undone some of these
+    # since.
     known = (*timeline.archived_by(completed=kept), *timeline.completed_by(completed=kept))
     seen = [
         (as_of is None or each.requested <= as_of)

@@ -1,13 +1,13 @@
-"""Begins a transaction on a table that can take one; the first one of a table lays its floor.
+"""Begin a transaction; the first one of a table lays the floor of its timeline.
 
 **The floor of a timeline** is an empty commit that is older than every transaction with files.
 
     t=0  W (T=10) begins on a table without a commit, puts a data file, and is killed; the put is still on its way
     t=1  a cleaner ends W and sweeps; X (T=20) makes the first commit of the table
-    t=2  W's put lands: a file of T=10, older than the first active instant, 20
+    t=2  W's put arrives: a file of T=10, older than the first active instant, 20
 
-Readers take what is older than the first active instant for files of archived commits, and count its rows. With a floor
-(T=5) the file belongs to no commit, and no reader looks at it.
+Readers take files older than the first active instant for files of archived commits, and count their rows. With a floor
+(T=5) the file belongs to no commit, and no reader reads it.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def begin(
     if first is not None:
         number(first, "first", least=0, whole=True)
     session.require_log()
-    if not session.far:  # there the attempt does, beside its begin entry
+    if not session.far:  # on a far store the attempt checks this while it puts its begin entry
         session.refuse_if_unwritable()
-    if session.log.state.last is None:  # made half, or adopted and not yet written to
+    if session.log.state.last is None:  # created only in part, or adopted and not yet written to
         lay_floor(session)
     reserved = reservation_of(session, reserve, operation) if reserve is not None else None
     return Transaction(
@@ -52,7 +52,7 @@ def begin(
 
 
 def lay_floor(session: Session) -> None:
-    """Publish an empty commit unless the table has a commit already. Two that do so at once do no harm."""
+    """Publish an empty commit unless the table has a commit already. Safe to run twice at once."""
     if session.log.state.last is None and not session.timeline().commits:
         with Transaction(session, "insert") as txn:
             txn.allow_empty()

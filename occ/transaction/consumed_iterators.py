@@ -1,7 +1,7 @@
-"""What a function keeps from call to call, as far as that can be seen from outside: iterators that it has used up.
+"""Detect state that a function keeps between calls, as far as it is visible from outside: exhausted iterators.
 
-A list that grew, a counter, a file that was read may be there on purpose; nobody can tell. An iterator that the function
-was made with and that has nothing left gives its second call other rows than its first.
+A list that grew, a counter or a file that was read may be intended. An exhausted iterator that the function was made
+with is a mistake: its second call gets other rows than its first.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from functools import partial
 from types import FunctionType, GeneratorType, MethodType
 from typing import Any
 
-_DEPTH = 3  # functions that are wrapped in functions
+_DEPTH = 3  # levels of functions wrapped in functions
 
 
 def used_up(function: Callable[..., Any]) -> list[str]:
-    """Names of the iterators that a function holds and that have nothing more to give."""
+    """The names of the exhausted iterators that a function holds."""
     return sorted({name for name, value in _held(function, _DEPTH) if isinstance(value, Iterator) and _is_empty(value)})
 
 
@@ -28,7 +28,7 @@ def _held(function: Any, depth: int) -> Iterator[tuple[str, Any]]:
 
 
 def _directly(function: Any) -> Iterator[tuple[str, Any]]:
-    """Arguments given before, closure and defaults, and the attributes of the object that it is a method of."""
+    """Yield bound arguments, closure and defaults, and the attributes of the object that it is a method of."""
     if isinstance(function, partial):
         yield "its function", function.func
         yield from ((f"argument {number}", value) for number, value in enumerate(function.args, 1))
@@ -51,4 +51,4 @@ def _directly(function: Any) -> Iterator[tuple[str, Any]]:
 def _is_empty(iterator: Iterator[Any]) -> bool:
     if isinstance(iterator, GeneratorType):
         return iterator.gi_frame is None
-    return operator.length_hint(iterator, 1) == 0  # 1: it does not say
+    return operator.length_hint(iterator, 1) == 0  # 1: the iterator does not say

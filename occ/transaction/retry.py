@@ -1,4 +1,4 @@
-"""Running a whole transaction again when it lost: fresh instant, fresh snapshot, jittered, bounded."""
+"""Retry a whole transaction that lost: fresh instant, fresh snapshot, jittered, bounded."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _log = logging.getLogger("lakelatch.retry")
-# What a fresh attempt can mend. Bad input and unknown outcomes are not among them.
+# Errors that a fresh attempt can mend. Bad input and unknown outcomes are not among them.
 _MENDABLE = (ConflictError, RolledBackError, LockTimeoutError, LockUnavailableError)
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult(Generic[T]):
-    """What became of `Table.run`.
+    """The result of `Table.run`.
 
     Attributes:
-        value: what the function returned in the attempt that landed.
-        commit: the transaction that landed, None when it had nothing to commit.
-        attempts: how often the function ran.
+        value: the return value of the function in the committed attempt.
+        commit: the committed transaction; None if there was nothing to commit.
+        attempts: the number of calls of the function.
         losses: the errors of the attempts before, oldest first.
         wasted_s: seconds that they took.
     """
@@ -49,7 +49,7 @@ class RunResult(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How far `run` goes; the words are those of `Table.run`."""
+    """The bounds of `run`, named as in `Table.run`."""
 
     attempts: int = 20
     timeout_s: float = 600.0
@@ -68,7 +68,7 @@ class Bounds:
 
 
 class _Run(Generic[T]):
-    """One run: what its attempts have cost and learned."""
+    """One run: the cost of its attempts, and the reservation learned from them."""
 
     def __init__(
         self,
@@ -92,10 +92,10 @@ class _Run(Generic[T]):
         self._wasted = 0.0
 
     def attempt(self) -> RunResult[T]:
-        """One transaction, from begin to commit."""
+        """Run one transaction, from begin to commit."""
         session = self._session
         self._attempt_began = session.env.monotonic()
-        # Whoever holds the lock from the snapshot on cannot lose, so short work needs no reservation.
+        # An attempt that holds the lock since its snapshot cannot lose, so short work needs no reservation.
         lock_first = not self._declared and session.contention.lasts(self._attempt_began)
         transaction = begin(
             session,
@@ -114,7 +114,7 @@ class _Run(Generic[T]):
                 value = self._work(transaction)
                 self._look_for_kept_state(transaction)
         except CommitError as e:
-            self._begun[-1] = transaction.instant  # it may have begun anew (`occ.turns`)
+            self._begun[-1] = transaction.instant  # it may have begun again with another T (`occ.turns`)
             self._refuse_kept_transaction(e)
             if isinstance(e, ConflictError):
                 self._learn(transaction)
@@ -123,7 +123,7 @@ class _Run(Generic[T]):
 
     @property
     def _reserves_next(self) -> bool:
-        """Whether this attempt, if it is lost, is followed by one that has reserved what it needs."""
+        """True if a loss of this attempt is followed by an attempt with a reservation."""
         after = self._bounds.reserve_after
         return not self._declared and after is not None and len(self._losses) + 1 >= after
 
@@ -162,23 +162,24 @@ class _Run(Generic[T]):
             ) from error
 
     def lost(self, state: tenacity.RetryCallState) -> None:
-        """Note what it cost."""
+        """Note the cost of a lost attempt."""
         error = state.outcome.exception() if state.outcome else None
         assert isinstance(error, Exception)
         self._losses.append(error)
         now = self._session.env.monotonic()
         took = now - self._attempt_began
         self._wasted += took
-        if isinstance(error, ConflictError) and "early" not in error.details:  # which says nothing of how long it takes
+        # an early loss does not show how long the work takes
+        if isinstance(error, ConflictError) and "early" not in error.details:
             self._session.contention.lost(now, took_s=took)
         _log.info("attempt %d of %s lost, running it again: %s", len(self._losses), self._operation, error)
 
     def pause(self, state: tenacity.RetryCallState) -> float:
-        """Full jitter: writers that lost together must not come back together."""
+        """Return the pause in seconds, with full jitter: writers that lost together must not come back together."""
         return self._session.env.random() * min(self._bounds.backoff_s * 2.0 ** (state.attempt_number - 1), 5.0)
 
     def sleep(self, seconds: float) -> None:
-        """Until the winner has ended, where it is still running: to try before that would be to lose again."""
+        """Back off, or wait for a winner that is still running: a retry before its end would lose again."""
         session, winner = self._session, getattr(self._losses[-1], "winner", None)
         if winner in session.log.catch_up().open:
             BoundedWait(session, wait_s=max(self._bounds.timeout_s - self._spent(), 0.0)).until(
@@ -191,7 +192,7 @@ class _Run(Generic[T]):
             session.env.sleep(seconds)
 
     def enough(self, state: tenacity.RetryCallState) -> bool:
-        """Whether no further attempt may begin. Asked before the last loss is noted."""
+        """Return whether no further attempt may begin. Called before the last loss is noted."""
         bounds, now = self._bounds, self._session.env.monotonic()
         worked = self._wasted + now - self._attempt_began
         return (
@@ -204,7 +205,7 @@ class _Run(Generic[T]):
         return self._session.env.monotonic() - self._began
 
     def gave_up(self) -> str:
-        """For the error of the last attempt."""
+        """The note on the error of the last attempt."""
         bounds, spent = self._bounds, self._spent()
         worked = self._wasted + self._session.env.monotonic() - self._attempt_began
         return (

@@ -1,4 +1,4 @@
-"""What became of a write of rows that `run` ran, and how far it is run again."""
+"""The result of a write of rows run by `run`, and the bounds of its retries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .transaction import Transaction
 
 
-# What the verbs take besides, for who misspells it.
+# Other arguments of the verbs, suggested for a misspelled one.
 _OF_VERBS = (
     "rows",
     "keys",
@@ -35,7 +35,7 @@ _OF_VERBS = (
 
 
 class Retries(TypedDict, total=False):
-    """How far a write is run again when it loses; the words and defaults are those of `Table.run`."""
+    """The bounds of a write's retries, named and defaulted as in `Table.run`."""
 
     attempts: int
     timeout_s: float
@@ -48,17 +48,17 @@ class Retries(TypedDict, total=False):
 
 
 class WriteOptions(Retries, total=False):
-    """The same, and who is told of it.
+    """The bounds of the retries, and a progress callback.
 
-    ``progress`` is called with a `Progress` for each file that is written, of rows done so far; what it raises ends the write
-    and takes it back.
+    ``progress`` is called with a `Progress` of the rows done so far for each file that is written; an error it raises
+    ends and aborts the write.
     """
 
     progress: Told | None
 
 
 def refuse_unknown(given: Mapping[str, Any], options: type[Retries] = Retries) -> None:
-    """Raise `InputError` for a word that is none of these options."""
+    """Raise `InputError` for an argument that is none of these options."""
     known = [name for kind in (Retries, options) for name in kind.__annotations__]
     if unknown := set(given) - set(known):
         raise InputError(unknown_argument(min(unknown), known, more=_OF_VERBS))
@@ -66,16 +66,17 @@ def refuse_unknown(given: Mapping[str, Any], options: type[Retries] = Retries) -
 
 @dataclass(frozen=True)
 class WriteResult:
-    """A write that landed; ``instant`` is None when there was nothing to change, or its transaction has not ended yet.
+    """A committed write; ``instant`` is None if there was nothing to change, or its transaction has not ended yet.
 
     Attributes:
         instant: requested time T.
         completion: completion time C, the ``after`` of an incremental reader.
-        attempts: how often the transaction ran; all but the last lost to another writer.
+        attempts: the number of runs of the transaction; all but the last lost to another writer.
         losses: the errors of the lost attempts.
         stats: one entry for each file written.
         wasted_s: seconds that the lost attempts took.
-        repeated: its ``batch`` had landed before, so nothing was written; ``instant`` is that of the newest batch of its source.
+        repeated: its ``batch`` was committed before, so nothing was written; ``instant`` is that of the newest batch of
+            its source.
     """
 
     operation: str
@@ -89,7 +90,7 @@ class WriteResult:
 
     @classmethod
     def of(cls, done: RunResult[Transaction]) -> WriteResult:
-        """Of a run whose function returned its transaction."""
+        """Make the result of a run whose function returned its transaction."""
         commit = done.commit
         return cls(
             done.value.workspace.changes.label.lower(),
@@ -103,7 +104,7 @@ class WriteResult:
 
     @classmethod
     def again(cls, operation: str, error: BatchLandedError) -> WriteResult:
-        """Of one whose batch had landed."""
+        """Make the result of a write whose batch was committed before."""
         return cls(operation, error.instant, None, 0, (), (), repeated=True)
 
     @property
@@ -118,7 +119,7 @@ class WriteResult:
 
     @property
     def deleted(self) -> int:
-        """Deleted rows, of file groups that were written again; an overwrite does not count what it replaces."""
+        """Deleted rows of rewritten file groups; an overwrite does not count the rows it replaces."""
         return sum(s.num_deletes for s in self.stats)
 
     @property

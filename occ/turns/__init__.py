@@ -1,4 +1,4 @@
-"""Who goes first: reservations, waiting for others, and conflicts found before the work is done."""
+"""The order of conflicting writers: reservations, waiting for others, and conflicts found before the work is done."""
 
 from .early_conflicts import take_turn, targets
 from .lookout import Lookout, Watchful

@@ -1,18 +1,19 @@
-"""Early conflict detection: before a merge is made, a look whether others are making one of the same file groups.
+"""Early conflict detection: before a merge, check whether others are merging into one of the same file groups.
 
-What then happens depends on whether the merge could be made again (docs/starvation.md):
+The result depends on whether the merge could be made again (docs/starvation.md):
 
-- It could: it never fails here. A transaction that has done nothing yet waits until the others have ended and begins anew,
-  if to merge again what both change would take longer than that. For how long the others work is not known, so it waits
-  no longer than merging again would take: it never loses more than twice the time.
-- It could not: it gives way to whoever goes first, now and while it works (`lookout`).
+- It could: it never fails here. A transaction that has done nothing yet waits for the others' end and begins again, if
+  merging the shared part again would take longer than that. How long the others work is unknown, so it waits no longer
+  than merging again would take: it never loses more than twice the time.
+- It could not: it yields to writers of higher rank, now and while it works (`lookout`).
 
-For progress only: nothing is kept locked, what cannot be read does not count, and what may land is decided at the commit.
+For progress only: nothing is kept locked, unreadable objects do not count, and the commit check decides.
 
-**Nobody waits in a circle.** Who waits is not in the log: it has no snapshot, no marker and no reservation, so nobody
-waits for it. When it begins anew it has reserved what it is about to write, so that those who waited for the same go one
-after another, in the order of the log. It does not look again: whoever has markers there by then waits for *it*, at its
-commit. Who gives way does so to one that goes first, so of two one always goes on.
+**Nobody waits in a circle.** A waiting transaction is not in the log: it has no snapshot, no marker and no reservation,
+so nobody waits for it. When it begins again it reserves the file groups it is about to write, so that transactions that
+waited for the same ones go one after another, in the order of the log. It does not check again: a writer that has
+markers there by then waits for *it*, at its commit. A writer yields only to a higher rank, so of two one always goes
+on.
 
 Source: Apache Hudi's RFC-56. There the candidates are found by comparing requested times, and the younger one aborts.
 """
@@ -35,15 +36,15 @@ from .reservations import bounded
 from .rivals import Rival, is_alive, overlap_of, rivals
 from .waiting import BoundedWait
 
-# The file groups that a merge will write, of the partitions where others are at work.
+# Returns the file groups that a merge will write, in the partitions where others are at work.
 Targets = Callable[[Region], Iterable[FileGroupId]]
-_WORTH_S = 0.5  # to end and begin again takes about as long
+_WORTH_S = 0.5  # ending and beginning again takes about as long
 _log = logging.getLogger("lakelatch.waiting")
 
 
 @dataclass(frozen=True)
 class _Met:
-    """Those at work on some of the file groups that ours will write there."""
+    """The writers at work on some of the file groups that ours will write."""
 
     rivals: list[Rival]
     shared: frozenset[FileGroupId]
@@ -51,15 +52,15 @@ class _Met:
 
 
 def take_turn(txn: Watchful, targets: Targets, *, by_itself: bool = False) -> None:
-    """Whoever is at work on the same file groups has ended when this returns, or it is not worth waiting for.
+    """Wait until other writers on the same file groups have ended, unless that is not worth it.
 
     Args:
         txn: the transaction; it may have another instant and a new snapshot afterwards.
-        targets: asked only when somebody is at work, or all are announced (``transactional``).
-        by_itself: the writer has looked at the snapshot for it, so that only the writer can do it again.
+        targets: called only if another writer is at work, or if all are announced (``transactional``).
+        by_itself: the writer has read the snapshot for its work, so that only the writer can do it again.
 
     Raises:
-        ConflictError: ours gives way; nothing was written by this merge.
+        ConflictError: ours yields; nothing was written by this merge.
     """
     merges = txn.session.settings.rebase and not by_itself
     if txn.lookout.mode == OFF:
@@ -83,9 +84,10 @@ def take_turn(txn: Watchful, targets: Targets, *, by_itself: bool = False) -> No
 
 
 def _meets(txn: Watchful, targets: Targets) -> _Met | None:
-    """Those at work on the same file groups that ours could wait for; else ours is announced, where that is asked for."""
+    """The writers on the same file groups that ours could wait for; if none, announce ours under ``transactional``."""
     met = None
-    # Who has reserved goes first: others wait for it. What was done on this snapshot would be done twice.
+    # A transaction with a reservation has its turn, and others wait for it. Work done on this snapshot would be done
+    # twice.
     if txn.fresh and not txn.claim.reserved and (others := rivals(txn, older_only=False)):
         near = NOWHERE
         for each in others:
@@ -123,7 +125,7 @@ def _wait_if_worth(txn: Watchful, met: _Met) -> None:
         over = False
     try:
         txn.begin_anew(wanted if over else None)
-    except ConflictError:  # others have had the place reserved for as long again
+    except ConflictError:  # others have kept a reservation there for as long again
         txn.begin_anew(None)
 
 

@@ -1,19 +1,19 @@
-"""Looks out for conflicts while a transaction works, so that work which cannot land ends at once.
+"""Detect conflicts while a transaction works, so that work that cannot commit ends at once.
 
-    direct          a look before each data file, when its marker stands
-    transactional   the same, with the table's lock held from before the marker until after the look
-    async           a look with each heartbeat; a file only asks what the last one found
+    direct          check before each data file, once its marker is there
+    transactional   the same, holding the table's lock from before the marker until after the check
+    async           check with each heartbeat; a file only reads the last result
 
-The marker stands before the look. Of two writers that announce one file group at the same time, the second to announce
-therefore sees the first; the other way round both might look and see nothing. Spark's tasks announce by themselves: the
-driver looks for them, at their markers.
+The marker comes before the check. Of two writers that announce one file group at the same time, the second to announce
+therefore sees the first; in the other order both might check and see nothing. Spark's tasks announce by themselves: the
+driver checks for them, by their markers.
 
 Two things end a transaction early, before its commit would:
 
-- what has *landed* since its begin, if the commit check would say the same of it. That cannot be a false alarm;
-- one that is *open*, goes first and is at work on the same file groups, if what ours does there could not be merged again.
+- a *commit* since its begin, if the commit check would refuse for the same reason. That cannot be a false alarm;
+- an *open* transaction of higher rank at work on the same file groups, if our work there could not be merged again.
 
-What cannot be read, or the lock that cannot be had, ends nothing: the commit check decides what lands.
+An unreadable object or an unavailable lock ends nothing: the commit check decides.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ _log = logging.getLogger("lakelatch.waiting")
 
 
 class Lookout:
-    """Looks for one attempt. Safe to share between the threads that write, the heartbeat's, and one that watches a job.
+    """The conflict watch of one attempt. Safe to share between the writing threads, the heartbeat's, and a job's
+    watcher.
 
     Costs no request while the setting is ``off``, or once its transaction is at its commit (`close`).
     """
@@ -57,29 +58,30 @@ class Lookout:
 
     @property
     def mode(self) -> str:
-        """The table's setting, ``off`` where there is nothing to look for."""
+        """The table's setting; ``off`` if there is nothing to check."""
         settings = self._session.settings
-        idle = self._closed or self._txn.has_lock or bool(settings.streams)  # those do not conflict by file groups
+        # stream events do not conflict by file groups
+        idle = self._closed or self._txn.has_lock or bool(settings.streams)
         return OFF if idle else settings.early_conflict_detection
 
     @property
     def merges(self) -> bool:
-        """Whether what ours writes can be merged again, so that no open transaction is a reason to end it."""
+        """True if our writes can be merged again, so that no open transaction is a reason to end."""
         return self._session.settings.rebase and (self._merges or self._txn.merges)
 
     def begin(self, *, merges: bool) -> None:
-        """A write begins; ``merges``: it can be done again on what others make of its file groups."""
+        """Begin a write; ``merges``: it can be done again on others' changes of its file groups."""
         self._began = self._session.env.monotonic()
         self._merges |= merges
         if self.mode == ASYNC:
             self._session.rounds.setdefault(self._txn.instant, self.look)
 
     def aim(self, groups: frozenset[FileGroupId]) -> None:
-        """These file groups are about to be written; under ``transactional`` others see that from now on."""
+        """Declare the file groups about to be written; under ``transactional`` others see them from now on."""
         self._aimed |= groups
         if self.mode != TRANSACTIONAL:
             return
-        # Under the name that the first task would give it. A marker without a file goes at the commit.
+        # Named as by the first task. A marker without a file is removed at the commit.
         names = {group: base_file_name(BaseName(group.file_id, token(0), self._txn.instant)) for group in groups}
         files: list[tuple[str, Io]] = [(join(group.partition, names[group]), "MERGE") for group in sorted(groups)]
         markers = announce_all(self._session.store, self._txn.instant, files, desk=self._session.desk)
@@ -88,12 +90,12 @@ class Lookout:
         self._announced |= groups
 
     def targets_wanted(self) -> bool:
-        """Whether it is worth finding out at the beginning which file groups a write is about to change."""
+        """Return whether finding the target file groups in advance is worth it."""
         return self.mode == TRANSACTIONAL or bool(before(self._txn)) or bool(self._strangers())
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """The table's lock is held inside, under ``transactional`` and if it can be had."""
+        """Hold the table's lock inside, under ``transactional`` and if it is available."""
         try:
             lease = self._session.lease("early conflict detection") if self.mode == TRANSACTIONAL else None
         except LockError as e:
@@ -103,15 +105,15 @@ class Lookout:
             yield
         finally:
             if lease is not None:
-                lease.release()  # one that was lost meanwhile is no error: nothing lands under it
+                lease.release()  # a lost lease is no error here: nothing is committed under it
 
     @contextmanager
     def announcing(self, group: FileGroupId) -> Iterator[None]:
-        """Around the marker of a data file; raises afterwards if its transaction must end.
+        """Context of putting a data file's marker; raises afterwards if its transaction must end.
 
         Raises:
-            ConflictError: another one has landed or goes first, and both cannot stand.
-            RolledBackError: somebody has ended the transaction.
+            ConflictError: another writer has committed or goes first, and both cannot stand.
+            RolledBackError: another process has ended the transaction.
         """
         if self.mode == OFF:
             yield
@@ -128,7 +130,7 @@ class Lookout:
         self.refuse_if_beaten()
 
     def look_for_tasks(self) -> None:
-        """A look from beside a job whose tasks write the files; raises as `announcing`."""
+        """Check on behalf of a job whose tasks write the files; raises like `announcing`."""
         self._by_tasks = True
         if self.mode == ASYNC:
             self._session.rounds.setdefault(self._txn.instant, self.look)
@@ -137,12 +139,12 @@ class Lookout:
         self.refuse_if_beaten()
 
     def refuse_if_beaten(self) -> None:
-        """Raise what the looks so far have found; at its commit no more."""
+        """Raise the error found by the checks so far; not after `close`."""
         if self._error is not None and not self._closed:
             raise self._error
 
     def look(self) -> None:
-        """Look once. What is found stays, and is raised by the thread that works."""
+        """Check once. The error found is kept, and raised by the working thread."""
         with self._mutex:
             if self._error is not None or self.mode == OFF:
                 return
@@ -154,7 +156,7 @@ class Lookout:
                 )
 
     def close(self) -> None:
-        """From here the commit check decides."""
+        """Stop; from here the commit check decides."""
         self._closed = True
 
     def _ended(self) -> CommitError | None:
@@ -162,7 +164,8 @@ class Lookout:
         return ended_by_others(self._txn) if ended and not self._closed else None
 
     def _lost_already(self) -> CommitError | None:
-        # What ours only aims at it may leave alone in the end. If it could be merged again, that is no reason to end it.
+        # Groups that are only aimed at may stay unwritten in the end. If ours can be merged again, they are no reason
+        # to end it.
         mine = frozenset(self._opened) if self.merges else self._mine()
         conflict = self._txn.lost_already(mine, merges=self.merges)
         if conflict is None:
@@ -198,7 +201,7 @@ class Lookout:
         return frozenset(file.group for file in files if file is not None)
 
     def _saved(self) -> Saved:
-        """What is left of the work, in bytes of file slices, and how long it would take at the pace so far."""
+        """The work left, in bytes of file slices, and its seconds at the pace so far."""
         begun = self._opened | (self._of_tasks() if self._by_tasks else frozenset())
         left = self._txn.size_of(self._aimed - begun)
         done, spent_s = self._txn.size_of(begun), self._session.env.monotonic() - self._began
@@ -207,7 +210,7 @@ class Lookout:
 
 
 class Watchful(TurnTaker, Protocol):
-    """A transaction with a lookout, another one after it has begun anew."""
+    """A transaction with a lookout; after it begins again the lookout is another one."""
 
     @property
     def lookout(self) -> Lookout: ...

@@ -1,4 +1,4 @@
-"""What a transaction reserves: as its writer says it, or as a lost attempt has learned it."""
+"""Compute the reservation of a transaction: as its writer asked for it, or as a lost attempt has learned it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..session import Session
 
 TABLE = "table"
-_NAMES_MAX = 256  # of one reservation; more file groups become their partitions, more partitions the table
+_NAMES_MAX = 256  # of one reservation; more file groups are widened to partitions, more partitions to the table
 _CREATE_PARTITIONS = frozenset({"insert", "bulk_insert", "upsert", "insert_overwrite", "insert_overwrite_table"})
 
 # "table", or any of: partition paths, file slices, file groups as (partition, file id).
@@ -27,7 +27,7 @@ Asked = str | Iterable["str | FileSlice | tuple[str, str]"] | Reservation
 def reservation_of(session: Session, wanted: Asked, operation: str) -> Reservation:
     """The reservation that a writer asked for.
 
-    A partition that does not exist yet is fine where the operation can make it: somebody else may be about to.
+    A partition that does not exist yet is accepted if the operation can create it: another writer may be about to.
 
     Raises:
         InputError: there is no such file group or partition; nothing was written.
@@ -78,10 +78,10 @@ def _refuse_unknown(session: Session, partitions: set[str], groups: set[FileGrou
 
 
 def touched(staged: Staged, lost_on: Iterable[FileGroupId], *, isolation: str, attempt: int) -> Reservation:
-    """What the next attempt reserves: what the lost one wrote, claimed and looked at, and what it lost on.
+    """The next attempt's reservation: the groups and regions that the lost one wrote, claimed, read and lost on.
 
-    Each further loss reserves more, file groups then their partitions then the table: the place where rows are may
-    have changed since, and a job that goes on losing has to end.
+    Each further loss reserves more, file groups then their partitions then the table: rows may have moved since, and a
+    job that keeps losing has to end.
     """
     writes, reads = staged.write_set(), staged.read_set()
     region = writes.region | staged.looked_where
@@ -100,7 +100,7 @@ def touched(staged: Staged, lost_on: Iterable[FileGroupId], *, isolation: str, a
 
 
 def bounded(region: Region, groups: Collection[FileGroupId]) -> Reservation:
-    """These places, or larger ones that hold them where they are too many for a begin entry."""
+    """The reservation of these places, or of larger ones if they are too many for a begin entry."""
     groups = frozenset(group for group in groups if not region.covers(group.partition))
     if len(groups) > _NAMES_MAX:
         region, groups = region | Region(frozenset(group.partition for group in groups)), frozenset()

@@ -1,7 +1,7 @@
-"""Finds out who else writes rows of a table now, where, and whether it still lives.
+"""Find other writers of rows in a table, their places, and whether they are alive.
 
-Writers of this library stand in the log, so whoever has no markers costs one listing. An engine that does not read the
-log is known by its folder of markers alone; it counts if its requested time is smaller, as in Apache Hudi's
+Writers of this library are in the log, so one without markers costs one listing. An engine that does not read the
+log is known only by its folder of markers; it counts if its requested time is smaller, as in Apache Hudi's
 `MarkerBasedEarlyConflictDetectionRuntimeServiceStrategy`, and its instant on the timeline is one of rows.
 """
 
@@ -22,7 +22,7 @@ _OF_ROWS = frozenset({"commit", "deltacommit", "replacecommit"})
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """Another transaction at work, with the places where; ``begin`` None: of an engine that does not read the log."""
+    """Another transaction at work, and its places; ``begin`` None: of an engine that does not read the log."""
 
     instant: str
     operation: str
@@ -32,12 +32,12 @@ class Rival:
 
 
 def before(txn: TurnTaker) -> list[Begin]:
-    """The open transactions of rows that go before ours, whether or not they have announced anything."""
+    """The open transactions of rows that rank before ours, whether or not they have announced anything."""
     return [begin for begin, first in _others(txn) if first]
 
 
 def rivals(txn: TurnTaker, *, older_only: bool) -> list[Rival]:
-    """Who writes rows now, in the log and beside it; one listing of markers for each of them."""
+    """The writers of rows in the log that have announced or reserved places; one listing of markers for each."""
     found = []
     for begin, first in _others(txn):
         if older_only and not first:
@@ -52,7 +52,7 @@ def rivals(txn: TurnTaker, *, older_only: bool) -> list[Rival]:
 
 
 def _others(txn: TurnTaker) -> list[tuple[Begin, bool]]:
-    """The other open transactions of rows, and whether each goes first."""
+    """The other open transactions of rows, and whether each ranks before ours."""
     state = txn.session.log.catch_up()
     by_priority = state.settings.strategy == "priority"
     mine = state.open[txn.instant].claim if txn.instant in state.open else txn.claim
@@ -80,9 +80,9 @@ def strangers(session: Session, instant: str) -> list[Rival]:
 
 
 def is_alive(session: Session, rival: Rival, instant: str) -> bool:
-    """Whether a rival still lives, as far as can be told without watching it: the dead have markers until they are swept.
+    """Return whether a rival is alive, without watching it: dead writers have markers until they are swept.
 
-    Sees a process of this host that has ended, and a heartbeat that is older than that of ``instant`` by the time-out, both
+    Detects a process of this host that has ended, and a heartbeat older than that of ``instant`` by the time-out, both
     dated by the store.
     """
     begin = rival.begin
@@ -97,5 +97,5 @@ def is_alive(session: Session, rival: Rival, instant: str) -> bool:
 
 
 def overlap_of(rival: Rival, mine: frozenset[FileGroupId], *, bucketed: bool) -> tuple[FileGroupId, ...]:
-    """Where a rival is at work on file groups of ours."""
+    """The file groups of ours that a rival is at work on."""
     return rival.places.met_by(WriteSet(mine), bucketed=bucketed)

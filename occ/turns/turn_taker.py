@@ -1,4 +1,4 @@
-"""What a transaction shows of itself to those parts that let others go first."""
+"""The view of a transaction for the code that lets others go first."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..session import Session
 
 
 class TurnTaker(Protocol):
-    """What a transaction shows of itself to take its turn.
+    """The parts of a transaction needed to take its turn.
 
     Attributes:
-        claim: its rank among others, and what it has reserved.
-        fresh: nothing was done with it yet, so that it could as well begin later.
+        claim: its rank, and its reservation.
+        fresh: nothing was done yet, so that it might as well begin later.
         has_lock: it holds the table's lock.
-        merges: what it wrote so far can be merged again.
-        lost_on: the file groups on which it gives way.
+        merges: its writes so far can be merged again.
+        lost_on: the file groups on which it yields.
     """
 
     url: str
@@ -38,16 +38,16 @@ class TurnTaker(Protocol):
     @property
     def merges(self) -> bool: ...
     def announced(self, other: Begin) -> WriteSet:
-        """What another open transaction will write, as far as it has said so."""
+        """The write set of another open transaction, as far as it has announced it."""
 
     def lost_already(self, groups: frozenset[FileGroupId], *, merges: bool) -> Conflict | None:
-        """The conflict with what has landed since its begin, if it writes these file groups."""
+        """The conflict with a commit since its begin, if it writes these file groups; None if there is none."""
 
     def size_of(self, groups: Collection[FileGroupId]) -> int:
-        """Bytes of these file groups in its snapshot."""
+        """The bytes of these file groups in its snapshot."""
 
     def abort(self, reason: str) -> None:
-        """End it; nothing of it lands."""
+        """End it; nothing of it is committed."""
 
     def begin_anew(self, reserved: Reservation | None) -> None:
-        """In place of one that is over and had done nothing."""
+        """Begin again in place of an attempt that is over and had done nothing."""

@@ -1,7 +1,7 @@
-"""Waiting for other transactions to end: those that go first. Never with a lease in hand, never without bound.
+"""Waiting for transactions of higher rank to end. Never while holding a lease, never without bound.
 
-Whoever waits looks at the log again and again, and after writers that have died, so that one that nobody will end is
-rolled back and found. It is waited for in one order (`conflict.reservation`), so nobody waits in a circle.
+A waiting writer reads the log again and again and looks after dead writers, so that an abandoned transaction is
+rolled back. All wait in one order (`conflict.reservation`), so nobody waits in a circle.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _log = logging.getLogger("lakelatch.waiting")
 
 
 class InTheWay(Exception):
-    """A pending transaction goes first; ours decides again when that one has ended."""
+    """A pending transaction goes first; ours decides again after its end."""
 
     def __init__(self, conflict: Conflict) -> None:
         super().__init__(conflict.rule)
@@ -33,7 +33,7 @@ class InTheWay(Exception):
 
 
 class BoundedWait:
-    """One transaction's waiting, all of it within ``wait_s`` from the first time that it has to wait.
+    """The waiting of one transaction, at most ``wait_s`` in total from its first wait on.
 
     Args:
         wait_s: the table's ``yield_wait_s`` when None.
@@ -44,7 +44,7 @@ class BoundedWait:
         self._give_up: float | None = None
 
     def until(self, over: Callable[[LogState], bool], *, who: str, whom: str, why: str) -> bool:
-        """True when ``over`` says so of the state at the head of the log; False when the time is up."""
+        """Wait until ``over`` is true of the state at the head of the log, and return True; False if the time is up."""
         session, env = self._session, self._session.env
         if self._give_up is None:
             wait_s = session.settings.yield_wait_s if self._wait_s is None else self._wait_s
@@ -63,9 +63,9 @@ class BoundedWait:
 
 
 def queue(session: Session) -> list[tuple[Begin, list[str]]]:
-    """The open transactions, each with the instants of those that it has to wait for by what it has announced so far.
+    """The open transactions in the order of their rank, each with those it waits for by its announced files.
 
-    Those that have reserved come first, in the order in which they go.
+    Those with a reservation come first.
     """
     state = session.log.catch_up()
     by_priority, bucketed = state.settings.strategy == "priority", state.settings.bucket_count is not None

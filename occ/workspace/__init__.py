@@ -1,4 +1,4 @@
-"""What one attempt has: its begin and heartbeat, and what it has staged and declared."""
+"""The parts of one attempt: its begin and heartbeat, and its staged and declared changes."""
 
 from .attempt import Attempt
 from .unique_constraints import constrained, refuse_unique

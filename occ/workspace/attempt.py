@@ -3,11 +3,11 @@
     begin    append begin(T) to the log; from here T is open and the state at its slot is the snapshot
              heartbeat; then the pending instant, for Hudi's readers
     join     the begin entry is that of a plan, which others may execute at the same time under the same T
-    abort    append abort(T) first, then delete what the markers name, then the pending instant;
-             whoever has joined a plan just leaves: the plan and its files stay
+    abort    append abort(T) first, then delete the files that markers name, then the pending instant;
+             a process that joined a plan only leaves: the plan and its files stay
 
-The lock gives progress, the log gives correctness (docs/protocol.md). An outcome that is not known is never treated
-as a failure: nothing is deleted then, and whoever comes next reads the outcome in the log.
+The lock gives progress, the log gives correctness (docs/protocol.md). An unknown outcome is never treated
+as a failure: nothing is deleted then, and the next writer reads the outcome in the log.
 """
 
 from __future__ import annotations
@@ -46,26 +46,26 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
-# These say by themselves what became of the transaction.
+# These errors already say what became of the transaction.
 _TELL = (ConflictError, RolledBackError, BatchLandedError, CommitStateUnknownError)
 _log = logging.getLogger("lakelatch.transaction")
 
 
 class Attempt:
-    """Made by `begin` or `join`. One that was begun anew is another attempt.
+    """One try of a transaction, made by `begin` or `join`. A retry is another attempt.
 
     Attributes:
-        operation: its name as it was begun; ``kind`` tells what that means.
+        operation: its name as given at begin; ``kind`` is its meaning.
         instant: its requested time T.
         begin_slot: its place in the log; the snapshot is the state there.
-        follower: collects what has landed since then.
-        claim: its rank among others, and what it has reserved.
-        patience: for all its waiting together.
+        follower: collects the commits since then.
+        claim: its rank, and its reservation.
+        patience: the budget for all its waiting together.
         lease: of the table's lock, while it is held from one step to the next.
         state: "open", and then how it ended.
         announced_as: the action of its pending instant; "" while that changes.
         lost_on: the file groups on which it lost.
-        batch: which it lands.
+        batch: the batch of a source that it commits.
         plan: the begin entry that it has joined.
         trace: its span.
     """
@@ -114,17 +114,17 @@ class Attempt:
         batch: Batch | None = None,
         under: Callable[[Settings], None],
     ) -> Self:
-        """Begin, after those who have reserved the place and go first. A lease that is handed in is released at the end.
+        """Begin, after writers of higher rank with a conflicting reservation. A lease passed in is released at the end.
 
-        ``under`` is told the settings at each slot that is tried, which a handle that was opened before may not know yet; what
-        it raises is raised, and nothing was written.
+        ``under`` is called with the settings at each slot tried, which may be newer than the handle's. Its errors are
+        passed on, and then nothing was written.
 
         Raises:
-            BatchLandedError: the batch has landed. Nothing was begun.
-            ConflictError: one of them has not ended within the time that is waited.
+            BatchLandedError: the batch is committed already. Nothing was begun.
+            ConflictError: such a writer did not end in time.
         """
         patience, follower = BoundedWait(session), Follower()
-        # On a far store beside the begin entry, which changes nothing that another version or engine goes by.
+        # On a far store, check while the begin entry is put: that entry affects no other version or engine.
         checked = Task(session.env, session.refuse_if_unwritable) if session.far and not kind.service else None
         trace = Trace(table=session.url, operation=operation, writer=session.writer)
         wanted = BeginEntry(session, kind, claim, batch, under)
@@ -137,7 +137,7 @@ class Attempt:
                     break
                 assert wanted.before is not None
                 if lease is not None:
-                    lease.release()  # nobody waits with the lock in hand
+                    lease.release()  # nobody waits while holding the lock
                     lease = None
                 with trace.within():
                     _wait_to_begin(session, operation, wanted.before, patience)
@@ -166,11 +166,11 @@ class Attempt:
         )
         try:
             with made.explaining():
-                if entry is None:  # nobody has asked that for it
+                if entry is None:  # a begin by another's entry skipped this check
                     refuse_landed(session.url, session.log.state, batch)
                 if checked is not None:
                     checked.take()
-                # Where many begin, each publishes its own, and who lists the timeline publishes before.
+                # If many begin together, each publishes its own commit, and a reader of the timeline publishes first.
                 if not wanted.asked:  # our snapshot may be read from the timeline
                     (session.publish_last if lease is None else partial(session.log.publish_last, locked=True))()
                 session.heart.start(made.instant)
@@ -184,10 +184,10 @@ class Attempt:
 
     @classmethod
     def join(cls, session: Session, operation: str, kind: Operation, claim: Claim, plan: Begin) -> Self:
-        """Become one of perhaps several that execute the same plan, under its T.
+        """Join the execution of a plan, perhaps beside other processes, under its T.
 
         Raises:
-            RolledBackError: somebody else has executed or cancelled it.
+            RolledBackError: another process has executed or cancelled it.
         """
         made = cls(
             session,
@@ -196,7 +196,7 @@ class Attempt:
             claim,
             instant=plan.instant,
             begin_slot=plan.slot,
-            # What landed while the plan was computed is a candidate too (trap 16).
+            # Commits made while the plan was computed may conflict too (trap 16).
             follower=session.log.follow_since(plan.planned_at),
             patience=BoundedWait(session),
             plan=plan,
@@ -204,8 +204,8 @@ class Attempt:
         )
         session.heart.start(made.instant, shared=True)
         try:
-            made.check()  # after the first beat, which somebody who has ended the plan since would not find
-            if plan.action != "archive":  # Hudi has no instant of it
+            made.check()  # after the first beat: a cleaner that ended the plan before would not have seen it
+            if plan.action != "archive":  # archival has no instant in Hudi
                 made._announce(plan.action, "inflight")
         except BaseException:
             made.abort("it could not begin")
@@ -217,7 +217,7 @@ class Attempt:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The table as of the begin slot, whatever has landed since."""
+        """The table as of the begin slot, whatever was committed since."""
         if self._snapshot is None:
             views = self.session.views
             self._snapshot = self.seen(lambda: views.at(self.begin_slot, self.instant, self.follower)).snapshot
@@ -225,12 +225,12 @@ class Attempt:
 
     @property
     def partitions_seen(self) -> list[str]:
-        """The partitions of the snapshot that somebody has asked for; nothing is listed for the answer."""
+        """The partitions of the snapshot that were asked for; nothing is listed for the answer."""
         return self._snapshot.partitions_seen() if self._snapshot is not None else []
 
     @property
     def schema_text(self) -> str | None:
-        """The table's schema as of the begin slot as Avro JSON, None when it had none yet."""
+        """The table's schema as of the begin slot as Avro JSON; None if it had none yet."""
         if self._schema_text is None:
             views = self.session.views
             self._schema_text = (self.seen(lambda: views.schema_at(self.begin_slot, self.instant, self.follower)),)
@@ -238,13 +238,14 @@ class Attempt:
 
     @property
     def has_looked(self) -> bool:
-        """Whether somebody has asked for the snapshot or the schema."""
+        """True if the snapshot or the schema was read."""
         return self._snapshot is not None or self._schema_text is not None
 
     def seen(self, look: Callable[[], T]) -> T:
-        """What the look gives; `ConflictError` when a restore since the begin takes away what is looked at.
+        """Return `look()`; repeat while a restore is still removing instants.
 
-        `RolledBackError` when it fails because the transaction has ended.
+        Raise `ConflictError` if a restore since the begin removed what is read, `RolledBackError` if the transaction
+        has ended.
         """
 
         def lost() -> Exception | None:
@@ -258,7 +259,7 @@ class Attempt:
 
     @contextmanager
     def explaining(self, *faults: type[Exception]) -> Iterator[None]:
-        """Around what reads and writes for the transaction: `explained` errors leave it; ``faults`` are those of an engine."""
+        """Context of reads and writes for the transaction: errors leave it `explained`. ``faults`` are those of an engine."""
         caught: tuple[type[Exception], ...] = (LakeLatchError, OSError, *faults)
         try:
             yield
@@ -269,25 +270,26 @@ class Attempt:
         self._refuse_partial()
 
     def _refuse_partial(self) -> None:
-        """Raise `RolledBackError` when it is known that somebody has ended it: a listing may lack what was cleaned since.
+        """Raise `RolledBackError` if the transaction is known to have ended: a listing may lack files cleaned since.
 
-        Whoever lists reads the log after it (`ListedLater`), so nothing is asked here.
+        Every listing is followed by a read of the log (`ListedLater`), so no request is made here.
         """
         if self.state == "open" and self.instant not in self.session.log.state.open and self.plan is None:
             self.check()
 
     def explained(self, error: E, *faults: type[Exception]) -> E | RolledBackError:
-        """The error, or that the transaction was rolled back, where that is why it failed.
+        """Return the error, or `RolledBackError` if a rollback of the transaction is its cause.
 
             t=0  W is suspended, and its heartbeat is silent
-            t=1  a cleaner appends rollback(W) and sweeps; a cleaning takes slices of W's snapshot, which nobody else needs
+            t=1  a cleaner appends rollback(W) and sweeps; a cleaning takes slices of W's snapshot, which nobody else
+                 needs
             t=2  W goes on, and its files, its markers or those that it reads are gone
 
-        So before a failure is told, the log is asked. What a fresh attempt meets as well, it tells by itself.
+        So read the log before reporting a failure. An error that a retry would meet as well is reported by the retry.
         """
         fails = isinstance(error, (LakeLatchError, OSError, *faults)) and not isinstance(error, _TELL)
         if fails and self.state == "open":
-            with suppress(LakeLatchError):  # the log cannot be read either
+            with suppress(LakeLatchError):  # the log cannot be read either; report the first error
                 if (ended := self._ended_by_others()) is not None:
                     ended.__cause__ = error
                     return ended
@@ -297,20 +299,20 @@ class Attempt:
         try:
             self.require_in(self.session.log.catch_up())
         except RolledBackError as e:
-            # A plan's execution is over by another that has landed, too.
+            # The execution of a plan is also over if another process has committed it.
             return e if self.plan is not None or self.session.landed(self.instant) is None else None
         return None
 
     # --- guards ----------------------------------------------------------------------------------------------
 
     def require_open(self) -> None:
-        """Raise when it is over, or its table was closed."""
+        """Raise if the attempt is over, or its table was closed."""
         self.session.require_open()
         if self.state != "open":
             raise is_over(self, self.state)
 
     def require_in(self, state: LogState) -> None:
-        """Raise `RolledBackError` when the log says that it has ended."""
+        """Raise `RolledBackError` if it has ended by this state of the log."""
         if self.instant in state.open:
             return
         if self.plan is None:
@@ -323,16 +325,16 @@ class Attempt:
         )
 
     def check(self) -> None:
-        """Raise `RolledBackError` when somebody has ended it."""
+        """Raise `RolledBackError` if another process has ended it."""
         self.require_open()
         self.require_in(self.session.log.catch_up())
 
     # --- the pending instant ---------------------------------------------------------------------------------
 
     def _announce_pending(self) -> None:
-        """Put the pending instant. On a far store of a write it is on its way then, and stands before the first data file.
+        """Put the pending instant. For a write on a far store it is sent now, and arrives before the first data file.
 
-        The heartbeat stands before it: JVM writers take a pending instant without one for a dead writer's.
+        The heartbeat comes first: JVM writers take a pending instant without one for a dead writer's.
         """
         session, kind = self.session, self.kind
         puts = [partial(self._announce, kind.action, state) for state in kind.announced]
@@ -344,16 +346,17 @@ class Attempt:
             record.sends([Task(session.env, put) for put in puts])
 
     def arrived(self) -> None:
-        """The pending instant stands when this returns. Raises `StorageError` when it could not be put."""
+        """Wait until the pending instant is on the timeline. Raise `StorageError` if it could not be put."""
         if (record := self.session.records.get(self.instant)) is not None:
             record.arrived()
 
     def announce_as(self, action: str) -> None:
-        """The pending instant has the action that the commit will have; before the first file of that commit."""
+        """Change the pending instant to the commit's action, before the first file of that commit."""
         if action != self.announced_as:
             self.arrived()
-            # "": should this fail half-way, the abort deletes what stands there of any action.
+            # "": if this fails half-way, the abort deletes the pending instants of every action.
             before, self.announced_as = self.announced_as, ""
+            # New before old: at no moment may the files be on the table without a pending instant.
             for state in self.kind.announced:
                 self._announce(action, state)
             for state in reversed(self.kind.announced):
@@ -361,8 +364,8 @@ class Attempt:
             self.announced_as = action
 
     def _announce(self, action: str, state: State) -> None:
-        # Empty and not flushed: the begin entry is the record. But a reader takes files older than the first instant
-        # it knows for committed ones, so on a young table nothing of ours may exist before this does.
+        # Empty and not flushed, because the begin entry is the record. But a reader takes files older than the first
+        # instant it knows for committed ones, so on a young table no file of ours may exist before this does.
         store, path = self.session.store, self._pending_path(action, state)
         put = store.put_if_absent(path, b"", durable=False)
         if put.outcome is Outcome.UNKNOWN and store.head(path) is None:
@@ -376,18 +379,19 @@ class Attempt:
     def abort(
         self, reason: str, *, abandon: Callable[[], object] = lambda: None, lost: Loss | None = None
     ) -> bool | None:
-        """End without landing. Does nothing when it is over already; ``abandon`` leaves what is still being written.
+        """End without committing; a no-op if it is over. ``abandon`` drops files still being written.
 
-        ``lost`` is what the log keeps of one that another writer beat. Returns whether it has ended by this; None when it had
-        ended before, by whatever entry.
-
-        When the end cannot be written now, the heartbeat has stopped and the next writer rolls it back.
+        ``lost``: details kept in the log for an attempt that another writer beat. Return True if this ended it, False
+        if the entry could not be written, None if it had ended before. After False the heartbeat is stopped, and the
+        next writer rolls it back.
         """
         if self.state != "open":
             return None
         if (record := self.session.records.get(self.instant)) is not None:
-            record.settle()  # or a late put would follow the deletion
+            record.settle()  # or a late put would arrive after the deletion
         record = self.session.records.get(self.instant)
+        # Over before the abort entry: the heartbeat stops, so if the entry cannot be written, others see it dead and
+        # roll it back.
         self.over("aborted" if self.plan is None else "left")
         abandon()
         if self.plan is not None:
@@ -396,14 +400,15 @@ class Attempt:
         me = self.session.env.process()
 
         def build(state: LogState) -> LogEntry | None:
-            # Not open: somebody has rolled us back, and sweeps; a second end would say nothing.
+            # Not open: another process has rolled us back, and sweeps; a second end would be ignored.
             if self.instant not in state.open:
                 return None
             return End("abort", self.instant, f"{me.host}:{me.pid}", reason, lost=lost)
 
         try:
             ended = self.session.log.append(build) is not None or None
-            # Who was ended by force has perhaps not noticed it (`OwnRecord`), and put a file behind the other's sweep.
+            # A writer that was ended by force may have noticed late (`OwnRecord`) and put a file after the other's
+            # sweep.
             known = record.markers if record is not None else ()
             self.session.cleaner.sweep(self.instant, self.announced_as, known=known)
         except LakeLatchError:
@@ -411,12 +416,12 @@ class Attempt:
         return ended
 
     def tell_that_nothing_landed(self, error: BaseException) -> None:
-        """A note of the error that ended it says so, unless it is one of ours, which says so itself."""
+        """Add a note that nothing was committed, unless the error is one of ours, which says so itself."""
         if not isinstance(error, LakeLatchError):
             error.add_note(f"{self.url}: {self.operation} {self.instant} was taken back; nothing landed")
 
     def over(self, state: str) -> None:
-        """It has ended so; heartbeat, follower and lease go."""
+        """End in this state; stop the heartbeat, the follower and the lease."""
         self.state = state
         self.session.heart.stop(self.instant)
         self.session.records.pop(self.instant, None)
@@ -425,7 +430,7 @@ class Attempt:
         self.trace.end(state)
 
     def release(self) -> None:
-        """Give the lock back, where it is held."""
+        """Give the lock back, if it is held."""
         lease, self.lease = self.lease, None
         if lease is not None:
             lease.release()

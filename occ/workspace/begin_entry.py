@@ -1,20 +1,21 @@
-"""The begin entry of one transaction, made anew for every slot that is tried; and transactions that begin together.
+"""Build the begin entry of one transaction for every slot tried, and group begins of several transactions.
 
-Where commits land together on a far store, who has lost a slot asks to be begun by whoever comes next:
+With group commit on a far store, a writer that lost a slot asks the next one to begin its transaction too:
 
     A, B, C  put their begin entries into slot 7; A's is done               A  has begun
     B, C     put their requests, read slot 7, list the requests
     B        puts begins(B, C) into slot 8                                  B  has begun
     C        loses slot 8, reads it, and finds itself there                 C  has begun, as of slot 8
 
-A request is a hint, and the log alone says who has begun. Nobody may begin twice:
+A request is a hint; the log alone says which transactions have begun. A transaction begins at most once:
 
-- The entry names the id of each request, also of its writer's own, and a leader takes nobody whose id it has read. It remembers
-  the ids of this epoch, so a request counts only in the epoch that it names; the first entry of the next one names who is open.
-- Who gives up may be begun at any time. So it ends itself: it begins, unless it has begun, and appends its abort entry. If that
-  cannot be done now, what begins is found silent and rolled back, as after a crash.
+- The entry names the id of each request, also of its own writer's, and a leader skips ids it has read. It remembers the
+  ids of this epoch, so a request counts only in the epoch that it names; the first entry of the next one names the open
+  ones.
+- A writer that gives up aborts, because others may begin it at any time: it begins, unless it has begun, and appends
+  its abort entry. If that fails now, what was begun is found silent and rolled back, as after a crash.
 
-A leader takes nobody since whose request the settings have changed, and nobody while anything is reserved.
+A leader skips requests made under other settings, and all requests while any transaction holds a reservation.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ if TYPE_CHECKING:
     from ..session import Session
 
 MEMBERS_MAX = 64  # transactions of one entry
-_LOOKS = 4  # at the log, for an entry of who goes first
+_LOOKS = 4  # reads of the log, waiting for the entry of an earlier request
 _log = logging.getLogger("lakelatch.transaction")
 
 
 class BeginEntry:
-    """What `CommitLog.append` builds.
+    """The builder passed to `CommitLog.append`.
 
     Attributes:
-        before: the open transaction that goes first, when that is why nothing was built.
-        found: the own begin, when it stands in the log by the entry of another.
+        before: the open transaction to wait for, if that is why nothing was built.
+        found: our own begin, if another writer's entry contains it.
     """
 
     def __init__(
@@ -61,13 +62,13 @@ class BeginEntry:
         self._session, self._kind, self._claim, self._batch, self._under = session, kind, claim, batch, under
         self.before: Begin | None = None
         self.found: Begin | None = None
-        self._asked = ""  # the id; "" until it is asked for
+        self._asked = ""  # the id of the request; "" if none was put
         self._tried = False
         self._at_ms = 0
         self._paths: list[str] = []  # of the requests
 
     def ask_first(self) -> None:
-        """Where commits land together, ask before the first try, and let who has asked before come first."""
+        """With group commit, put a request before the first try, and let earlier requests go first."""
         log, state = self._session.log, self._session.log.state
         if len(state.newest) < 2 or not self._gathers(state):
             return
@@ -82,15 +83,15 @@ class BeginEntry:
             for _ in range(_LOOKS):
                 if self._asked in log.glance(waits=True).asked:
                     return
-        except StorageError as e:  # then it begins by itself
+        except StorageError as e:  # it begins by itself
             _log.info("%s: nobody was asked to begin a transaction: %s", self._session.url, e)
 
     def __call__(self, state: LogState) -> LogEntry | None:
-        """The entry for the next free slot; None when there is to be none: `before` or `found` says why.
+        """Return the entry for the next free slot, or None; then `before` or `found` is the reason.
 
         Raises:
-            BatchLandedError: the batch has landed.
-            ConfigError: what was asked for does not go with the settings at that slot.
+            BatchLandedError: the batch is committed already.
+            ConfigError: the arguments contradict the settings at that slot.
         """
         session, claim = self._session, self._claim
         self.before = None
@@ -98,20 +99,20 @@ class BeginEntry:
         if self._finds_itself(state):
             return None
         refuse_landed(session.url, state, self._batch)
-        # In the same step as the begin entry: there is no gap between what is reserved and the snapshot.
+        # In the same step as the begin entry, so that there is no gap between the reservation check and the snapshot.
         first = None if self._kind.service else session.reservations.first_in_the_way(state, claim)
         self.before = state.open[first.instant] if first else None
         if self.before is not None:
             return None
         mine = self._begin(state)
-        # Where commits land together, their writers begin the next ones together.
+        # A lost slot shows that many begin now; with group commit they begin together from then on.
         crowded, self._tried = self._tried, True
         if not self._asked and not (crowded and self._gathers(state)):
             return mine
         return self._with_others(state, mine)
 
     def leave(self) -> None:
-        """Nothing comes of it. Who has asked may have begun, or be begun by another at any time: so it ends itself."""
+        """Give up. After a request, others may have begun the transaction or may do so at any time, so begin it and abort."""
         if not self._asked:
             return
         session, me = self._session, self._session.env.process()
@@ -131,18 +132,18 @@ class BeginEntry:
 
     @property
     def asked(self) -> bool:
-        """Whether others may have begun it, or begin it yet."""
+        """True if others may have begun it, or may yet."""
         return bool(self._asked)
 
     def over(self) -> None:
-        """It has begun, so its requests go. One that stays begins nobody, and goes in the next epoch."""
+        """Delete the requests after the begin. A request left behind begins nothing, and is deleted in the next epoch."""
         paths, self._paths = self._paths, []
         if paths:
             self._session.afterwards(lambda: _delete(self._session, paths), "requests to begin stay")
 
     def _begin(self, state: LogState) -> Begin:
-        # T is picked anew at every slot tried. One picked earlier could be smaller than that of a commit that our
-        # snapshot holds, and readers take the larger T of two files of a group (trap 1).
+        # T is picked again at every slot tried. An earlier T could be smaller than that of a commit in our snapshot,
+        # and readers take the larger T of two files of a group (trap 1).
         session, kind, claim = self._session, self._kind, self._claim
         return Begin(
             session.next_instant(state.top),
@@ -162,7 +163,7 @@ class BeginEntry:
         return plain and session.far and state.settings.group_commit and not session.lock.shared_with_jvm
 
     def _finds_itself(self, state: LogState) -> bool:
-        """Whether another has begun it. One that was ended before it knew of it begins anew, under another id."""
+        """Return whether another writer began it. If that begin was ended before we saw it, begin again under another id."""
         self.found = state.asked.get(self._asked)
         if self.found is not None and self.found.instant not in state.open:
             self.found, self._asked = None, ""
@@ -173,7 +174,7 @@ class BeginEntry:
         return GroupBegin((self._begin(state),)) if self.found is None else None
 
     def _with_others(self, state: LogState, mine: Begin) -> LogEntry:
-        """The entry that begins those who ask for it as well; before that the own request is put, if it is not there."""
+        """Return an entry that begins the requested transactions too; first put the own request, if it is not there."""
         epoch, others = self._session.log.epoch, list[BeginRequest]()
         if self._gathers(state) and self._ask(epoch, state.settled, mine):
             others = self._others(state, epoch)
@@ -192,12 +193,12 @@ class BeginEntry:
         if not request.fits:
             return False
         self._paths.append(request.path)
-        with suppress(LakeLatchError):  # whoever comes next does not find it, or does
+        with suppress(LakeLatchError):  # best effort: without it the next leader just does not begin us
             self._session.store.put_if_absent(request.path, b"", durable=False)
         return True
 
     def _others(self, state: LogState, epoch: int) -> list[BeginRequest]:
-        """Whom the entry may begin besides."""
+        """The requests that the entry may begin too."""
         session = self._session
         try:
             names = session.store.names(BEGINS, recursive=True)
@@ -221,10 +222,10 @@ class BeginEntry:
 
 
 def takes(state: LogState, epoch: int, request: BeginRequest) -> bool:
-    """Whether a leader that has read so far may begin whoever asks so."""
-    if any(begin.reserved for begin in list(state.open.values())):  # other threads may read on
+    """Return whether a leader at this state may begin the transaction of the request."""
+    if any(begin.reserved for begin in list(state.open.values())):  # a copy, because other threads may read on
         return False
-    # Of what has begun and ended in an earlier epoch nothing is known here.
+    # Ids of earlier epochs are unknown here, so their transactions might begin twice.
     return request.epoch == epoch and request.settled == state.settled and request.asked not in state.asked
 
 

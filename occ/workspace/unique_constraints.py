@@ -1,10 +1,10 @@
-"""Unique constraints against the rows that a table holds: no two rows have the same values in these columns.
+"""Unique constraints, checked against the rows of a table: no two rows have the same values in these columns.
 
-    before the commit   what the transaction wrote, against all other rows of its snapshot: here, exactly
-    at the commit       against what has landed since it began: by hashes in the commits (`uniqueness`)
+    before the commit   the written rows, against all other rows of the snapshot: here, exactly
+    at the commit       against commits since the begin: by hashes in the commits (`uniqueness`)
 
-Nulls are never equal, as in SQL. Only files whose footers do not exclude the values are read, and only these columns of
-them. Memory: the columns of the rows that were written, and those of a few files.
+Nulls are never equal, as in SQL. Reads only files whose footers do not exclude the values, and only these columns of
+them. Memory: the columns of the written rows, and those of a few files.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from ..staging import COMMIT_TIME, wanted_of
 if TYPE_CHECKING:
     from ..session import Session
 
-_LISTED = 100  # so many values are looked for one by one in the statistics of a file, more as a span
+_LISTED = 100  # up to so many values are compared one by one with a file's statistics, more as a span
 
 
 @dataclass(frozen=True)
 class Checker:
-    """Checks the rows of one transaction.
+    """The check of one transaction's rows.
 
     Attributes:
         stats: its files.
-        values: hashes of what it wrote, by name of the constraint.
+        values: hashes of the values it wrote, by name of the constraint.
         others: slices of its snapshot that it does not replace.
     """
 
@@ -51,10 +51,11 @@ class Checker:
     others: Sequence[FileSlice]
 
     def check(self, constraint: tuple[str, ...]) -> None:
-        """Raise `ConstraintError` when a row that was written has the values of another row."""
+        """Raise `ConstraintError` if a written row has the values of another row."""
         name = name_of(constraint)
         pieces = [stat.facts.values[name] for stat in self.stats if stat.facts and name in stat.facts.values]
-        # Of the own files the rows that were copied: they are other rows, and their old slices are gone.
+        # Own files with copied rows count too: those rows were not written by us, and their old slices are being
+        # replaced.
         paths = [stat.path for stat in self.stats if stat.num_inserts < stat.num_writes]
         paths += [each.path for each in self.others]
         several = len(self.values[name].hashes()) < sum(len(each.hashes) for each in pieces) if pieces else False
@@ -74,7 +75,7 @@ class Checker:
         return with_values(rows.filter(pc.equal(rows.column(COMMIT_TIME), self.instant)), constraint)
 
     def _held(self, path: str, written: pa.Table, constraint: Sequence[str], looked_for: Where) -> pa.Table:
-        """Rows of a file with values that were written, but not those that were written."""
+        """Rows of a file with written values, except the rows that we wrote."""
         with self.store.open(path) as stream:
             file = StoredParquet(self.store, path, stream)
             names = file.schema_arrow.names
@@ -92,7 +93,7 @@ class Checker:
 
 
 def refuse_unique(config: TableConfig, settings: Settings, url: str) -> None:
-    """Raise `ConfigError` for unique constraints on a table whose log files say nothing of the values in them."""
+    """Raise `ConfigError` for unique constraints on a merge-on-read table: its log files have no hashes of the values."""
     if config.merge_on_read and settings.unique_constraints:
         raise ConfigError(
             f"{url} is merge-on-read, and unique constraints are kept on copy-on-write tables only; leave unique_constraints out",
@@ -101,10 +102,11 @@ def refuse_unique(config: TableConfig, settings: Settings, url: str) -> None:
 
 
 def constrained(session: Session, changes: Mapping[str, Any]) -> Settings:
-    """`Table.change_settings` to settings that the rows must go with: they are looked at before a new one counts.
+    """Change settings that existing rows must satisfy (`Table.change_settings`): check the rows before the new ones
+    count.
 
-    Under the table's lock, so that nothing lands meanwhile; where there is none, or it is lost, what has landed since
-    is looked at as well.
+    Holds the table's lock, so that nothing is committed meanwhile. If there is no lock, or it is lost, the commits
+    since are checked as well.
     """
     refuse_unique(session.config, session.settings.changed(**changes), session.url)
     lease, checked = session.lease("settings that the rows must go with"), -1
@@ -137,7 +139,7 @@ def _refuse_broken(session: Session, constraint: tuple[str, ...]) -> None:
 
 
 def refuse_repeated(session: Session, constraint: tuple[str, ...], slices: Iterable[FileSlice], next_: str) -> None:
-    """Raise `ConstraintError` when several rows of these slices have the same values under a constraint."""
+    """Raise `ConstraintError` if several rows of these slices have the same values under a constraint."""
     columns = [RECORD_KEY, *constraint]
     rows = [session.read_slice(each, columns=columns, meta=True) for each in slices]
     same = repeated([each.select(columns) for each in rows if set(columns) <= set(each.column_names)], constraint)
@@ -159,11 +161,11 @@ def _broken(url: str, constraint: Sequence[str], same: pa.Table, next_: str, ins
 
 
 def _same(rows: pa.Table, written: pa.Table, constraint: Sequence[str]) -> pa.Table:
-    """Rows that have the values of one that was written, with both keys."""
+    """The rows with the values of a written row, with both keys."""
     for name in constraint:
         kind = written.schema.field(name).type
         place = rows.schema.get_field_index(name)
-        if rows.schema.field(place).type != kind:  # the table's column has become wider since
+        if rows.schema.field(place).type != kind:  # the table's column was widened since
             rows = rows.set_column(place, name, rows.column(name).cast(kind))
         rows = rows.filter(pc.is_in(rows.column(name), value_set=written.column(name).combine_chunks()))
     left = written.select([RECORD_KEY, *constraint])
@@ -172,7 +174,7 @@ def _same(rows: pa.Table, written: pa.Table, constraint: Sequence[str]) -> pa.Ta
 
 
 def _looked_for(written: pa.Table, constraint: Sequence[str]) -> Where:
-    """Conditions that every row meets that has values of one that was written."""
+    """The conditions that every row with the values of a written row meets."""
     found = []
     for name in constraint:
         column = written.column(name)
@@ -182,6 +184,6 @@ def _looked_for(written: pa.Table, constraint: Sequence[str]) -> Where:
             else:
                 low, high = (each.as_py() for each in pc.min_max(column).values())
                 found += [Term(name, ">=", low), Term(name, "<=", high)]
-        except (ValueError, OverflowError):  # a date or time that Python has none for excludes no file
+        except (ValueError, OverflowError):  # a date or time outside Python's range excludes no file
             continue
     return tuple(found)

@@ -1,4 +1,4 @@
-"""What a writer does between begin and commit: look at the snapshot, announce and add files, say what was read.
+"""The work of a writer between begin and commit: read the snapshot, announce and add files, declare reads.
 
 No protocol in here: that is `attempt` and `landing`.
 """
@@ -40,7 +40,7 @@ H = TypeVar("H", bound="Hook")
 
 
 class Hook(Protocol):
-    """Merges again what writes of one kind have done in a transaction; ``by_condition``: from what others left alone."""
+    """A function that merges again the writes of one kind; ``by_condition``: a condition chose their rows."""
 
     by_condition: ClassVar[bool]
 
@@ -48,15 +48,15 @@ class Hook(Protocol):
 
 
 class Workspace:
-    """What a writer does in one attempt while it is open. The methods that `Transaction` has too are explained there.
+    """The staged work of one open attempt. `Transaction` documents the methods that it has too.
 
     Attributes:
-        changes: what is staged and declared.
-        rebase: merges again what was done here, where that is possible.
-        reserves_next: if it loses, its caller runs it again with what it has lost on reserved.
+        changes: the staged and declared changes.
+        rebase: merges them again after a conflict, if that is possible.
+        reserves_next: on a conflict the caller retries with a reservation of what it lost on.
         failed: the error of a write that failed half-way.
-        report: is told how far writes of rows have come.
-        lookout: is told of each data file before it is written.
+        report: receives the progress of row writes.
+        lookout: called with each data file before it is written.
         schema_text: the table's schema with the columns added here, as Avro JSON; None before the first write.
     """
 
@@ -70,10 +70,10 @@ class Workspace:
         self.failed = ""
         self.report = Reporter()
         self._columns: pa.Schema | None = None
-        self._altered: pa.Schema | None = None  # what the table's own became, by no rows
+        self._altered: pa.Schema | None = None  # the table's columns after `add_column` and `widen_column`
         self._open_files: list[NewFile] = []
-        self._write = -1  # number of the present one, of those that merge rows
-        # Possible new file groups -> the staged ones that they take over from.
+        self._write = -1  # number of the current write, counting those that merge rows
+        # Possible new file groups -> the staged groups that they succeed.
         self._successors: dict[FileGroupId, FileGroupId] = {}
         self._hook: Any = None  # of the writes that merge rows
         self._spec: FileSpec | None = None
@@ -82,48 +82,49 @@ class Workspace:
 
     @property
     def batch(self) -> Batch | None:
-        """Which batch it lands."""
+        """The batch of a source that it commits."""
         return self._attempt.batch
 
     @property
     def snapshot(self) -> Snapshot:
-        """The table as of the begin slot, whatever has landed since."""
+        """The table as of the begin slot, whatever was committed since."""
         return self._attempt.snapshot
 
     @property
     def current(self) -> Snapshot:
-        """The snapshot with what is staged."""
+        """The snapshot with the staged changes."""
         self.close_files()
         return self.changes.onto(self.snapshot)
 
     @property
     def schema(self) -> pa.Schema | None:
-        """The table's data columns as of the begin slot, None when it has had no schema yet."""
+        """The table's data columns as of the begin slot; None if it had no schema yet."""
         text = self._attempt.schema_text
         return arrow_schema(text) if text else None
 
     @property
     def written_schema(self) -> pa.Schema | None:
-        """The data columns with those that this transaction has added so far."""
+        """The data columns, including those added by this transaction so far."""
         return self.schema if self._columns is None else self._columns
 
     @property
     def required(self) -> tuple[str, ...]:
-        """The columns that were declared not null."""
+        """The columns declared not null."""
         return required_by(self._attempt.schema_text)
 
     def received(self, incoming: Incoming) -> pa.Table:
-        """The rows that were handed in, with the columns of the table.
+        """The rows passed in, with the columns of the table.
 
         Raises:
-            InputError: they do not fit it, or lack a value that its columns want.
+            InputError: they do not fit the table, or lack a required value.
         """
         from ...hudi.merge import rule_of
         from ..incoming import refuse_nulls
 
         rows, settings = incoming.rows(self.written_schema), self.session.settings
         if self.required and rule_of(self.session.config, settings.merge, settings.ties).plain:
-            refuse_nulls(rows, self.required, self.session.config)  # else what they are merged into may have one
+            # with column merging the row they are merged into may have the value
+            refuse_nulls(rows, self.required, self.session.config)
         return rows
 
     def read_slice(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
@@ -173,9 +174,9 @@ class Workspace:
         return NewFile(self, partition=partition, file_id=file_id or new_file_id(self.session.env.uuid()))
 
     def write_events(self) -> None:
-        """Say that all that this transaction writes are events of streams. They read nothing, and wait for no lock.
+        """Declare that this transaction writes stream events only. They read nothing, and wait for no lock.
 
-        Rows that it wrote before the table had its first stream keep it from landing.
+        Rows written before the table had its first stream keep it from committing.
         """
         self.require_open()
         self.changes.streams_only = self.streams_only or not (
@@ -185,7 +186,7 @@ class Workspace:
 
     @property
     def streams_only(self) -> bool:
-        """Whether it writes events of streams and nothing else."""
+        """True if it writes stream events and nothing else."""
         return self.changes.streams_only
 
     def _refuse_beside_streams(self) -> None:
@@ -199,23 +200,23 @@ class Workspace:
             )
 
     def adopt(self, file: NewFile) -> None:
-        """A file begins to be written, and is closed before the next write or the commit."""
+        """Register a file that is being written; it is closed before the next write or the commit."""
         self.require_open()
         self._open_files.append(file)
         self.written_unasked()
 
     def close_files(self) -> None:
-        """What is still being written is staged: the next write builds on it."""
+        """Close and stage the files still being written, so that the next write builds on them."""
         for file in self._open_files:
             file.close()
 
     def abandon(self) -> None:
-        """What is still being written is left without being published."""
+        """Drop the files still being written, without publishing them."""
         for file in self._open_files:
             file.abandon()
 
     def present(self, slice_: FileSlice) -> FileSlice:
-        """What this transaction has staged in the place of a slice, or the slice."""
+        """Return the staged slice in place of this one, or this one."""
         if self._attempt.state != "open":
             return slice_
         for file in self._open_files:
@@ -224,14 +225,14 @@ class Workspace:
         return self.changes.present(slice_)
 
     def next_write(self) -> None:
-        """Another write that merges rows begins: it sees what is staged, and its files have names of their own."""
+        """Begin another write that merges rows: it sees the staged changes, and its files get names of their own."""
         self.require_open()
         self.close_files()
         self._write += 1
 
     @contextmanager
     def staging(self) -> Iterator[None]:
-        """Around what writes files: after a failure one of them may appear late, beside what is written instead of it."""
+        """Context of file writes: after a failure a file may still appear late, beside the one written instead."""
         try:
             with step("write"):
                 yield
@@ -240,12 +241,14 @@ class Workspace:
             raise
 
     def written_unasked(self) -> None:
-        """Files that no condition chose are written: to evaluate conditions again would not bring them back."""
+        """Note that files were written that no condition chose: evaluating conditions again would not restore them."""
         if self._hook is not None and self._hook.by_condition:
             self.rebase = None
 
     def hook_of(self, kind: type[H], *more: Any) -> H:
-        """What merges again what all writes of one kind have done; beside those of another kind nothing does, it is run again."""
+        """Return the hook that merges again all writes of one kind. With writes of several kinds none can; those are
+        run again.
+        """
         if self._hook is None:
             self._hook = kind(*more)
             if kind.by_condition and self.staged:
@@ -269,14 +272,14 @@ class Workspace:
         base, required = self._altered or self.schema, self.required
         spec, self.schema_text = self.session.file_spec(self._attempt.instant, schema, base, required)
         if self._columns is not None and self._columns.names != spec.schema.names:
-            # Another file of this transaction has other new columns: the table gets the new columns of all of them.
+            # Several files of this transaction may add different columns; the table gets all of them.
             more = [field for field in spec.schema if field.name not in self._columns.names]
             wide = pa.schema([*self._columns, *more])
             spec, self.schema_text = self.session.file_spec(self._attempt.instant, wide, base, required)
         spec = replace(
             spec,
             wanted=wanted_of(self.session.settings, spec.schema, self.operation),
-            required=() if self.changes.operation.service else required,  # it writes again what is there
+            required=() if self.changes.operation.service else required,  # a service rewrites existing rows
             write=max(self._write, 0),
             begun=self._begun(),
             lookout=self.lookout,
@@ -309,14 +312,15 @@ class Workspace:
 
     @property
     def spec(self) -> FileSpec:
-        """What the files of the last write have in common."""
+        """The `FileSpec` of the last write."""
         return self._spec or self.file_spec(self.written_schema)
 
     def _begun(self) -> dict[FileGroupId, FileSlice | None]:
         found: dict[FileGroupId, FileSlice | None] = {}
         for group, stat in self.changes.files.items():
             place = self.changes.place_of(group)
-            fresh = place == group and stat.prev_commit == NO_PREVIOUS_COMMIT  # so nobody has to look for its slice
+            # began here, so there is no slice to find
+            fresh = place == group and stat.prev_commit == NO_PREVIOUS_COMMIT
             found[group] = None if fresh else self.snapshot.get(place)
         return found
 
@@ -334,18 +338,18 @@ class Workspace:
 
     @property
     def staged(self) -> bool:
-        """Whether there is something to commit so far."""
+        """True if there is something to commit so far."""
         return bool(self._open_files) or not self.changes.empty
 
     @property
     def fresh(self) -> bool:
-        """Whether nothing was done with it yet, so that it could as well begin later."""
+        """True if nothing was done yet, so that it might as well begin later."""
         untouched = self.changes.untouched and not self._open_files and self.rebase is None
         return untouched and not self._attempt.has_looked
 
     @property
     def files(self) -> tuple[WriteStat, ...]:
-        """The files that the commit holds or will hold; a rebase has put others in the place of some."""
+        """The files that the commit will hold or holds; a rebase replaces some of them."""
         return self.changes.stats
 
     # --- what is written and read --------------------------------------------------------------------------------
@@ -392,7 +396,7 @@ class Workspace:
         return slices if now is self.snapshot else self.may_match(now, partition, condition)
 
     def condition(self, given: Given) -> Condition | None:
-        """The condition on rows of this table; None for an empty one, which all rows meet. Checked against its columns."""
+        """Parse a condition on rows of this table and check its columns; None if it is empty, because all rows meet it."""
         if isinstance(given, Sequence) and not isinstance(given, str) and not given:
             return None
         import pyarrow as pa
@@ -404,7 +408,7 @@ class Workspace:
     def _claims(
         self, partition: str | None, condition: Condition | None, slices: list[FileSlice]
     ) -> list[tuple[str | None, list[FileSlice], Where]]:
-        """Where rows that meet the condition can be or appear, the slices there, and what is known of the rows."""
+        """The partitions where rows that meet the condition may be or appear, with their slices and the terms of the rows."""
         if condition is None:
             return [(partition, slices, ())]
         from ..scan import only_partitions
@@ -418,14 +422,14 @@ class Workspace:
         return [(each, [s for s in slices if s.partition == each], terms) for each in named]
 
     def _refuse_misspelled(self, partition: str | None) -> None:
-        """One that does not exist yet is fine: that nobody else makes it is worth claiming."""
+        """Raise for a partition path that does not fit the table. A new partition is fine, because claiming it is useful."""
         if partition is not None and text(partition, "partition", empty=True) not in self._spelled:
             if partition not in (known := self._attempt.partitions_seen):
                 refuse_misspelled(self.url, self.session.config, partition, known)
             self._spelled.add(partition)
 
     def may_match(self, now: Snapshot, partition: str | None, condition: Condition | None) -> list[FileSlice]:
-        """The slices that may hold rows for which the condition is true, by their partitions and statistics."""
+        """The slices that may hold rows that meet the condition, by their partitions and statistics."""
         slices, schema = self._attempt.seen(lambda: now.file_slices(partition)), self.written_schema
         if condition is None or schema is None:
             return slices
@@ -455,10 +459,10 @@ class Workspace:
         self.changes.tells_all = True
 
     def check_constraints(self) -> None:
-        """Raise `ConstraintError` when rows that were written have values that other rows have.
+        """Raise `ConstraintError` if written rows have values that other rows have.
 
-        These are the rows of the snapshot, and after a round of a rebase of the state that it was made on: what has landed
-        before is in that state, and what lands behind it is compared at the commit.
+        Compares with the rows of the snapshot, or, after a round of a rebase, of the state that it was made on. Commits
+        before that are in the state, and later ones are compared at the commit.
         """
         constraints = self.session.settings.unique_constraints
         stats = self.changes.stats
@@ -485,7 +489,7 @@ class Workspace:
         self.changes.empty_too = True
 
     def refuse_merge(self, what: str) -> None:
-        """Raise `InputError` in a transaction that was begun to replace rows, not to merge some into them."""
+        """Raise `InputError` for merging rows in a transaction that was begun to replace rows."""
         self.require_open()
         self.changes.verbs.add(what)
         if kind_of(self.changes.operation.hudi_name) is Kind.OVERWRITE:
@@ -497,7 +501,7 @@ class Workspace:
             )
 
     def refuse_unless_overwrite(self, what: str, *operations: str) -> None:
-        """Raise `InputError` in a transaction that was not begun as one of these."""
+        """Raise `InputError` unless the transaction was begun as one of these operations."""
         self.require_open()
         if self.operation not in operations:
             raise InputError(
@@ -507,7 +511,7 @@ class Workspace:
             )
 
     def refuse_unclaimed(self) -> None:
-        """Raise `InputError` when a transaction that was begun to replace rows has written some, and replaces nothing."""
+        """Raise `InputError` if a transaction begun to replace rows has written some and replaces nothing."""
         overwrites = kind_of(self.changes.operation.hudi_name) is Kind.OVERWRITE
         if overwrites and self.changes.files and not self.changes.replaces:
             raise InputError(
@@ -531,7 +535,7 @@ class Workspace:
         return self._attempt.explaining(*faults)
 
     def require_open(self) -> None:
-        """Raise when the attempt is over, or its table was closed."""
+        """Raise if the attempt is over, or its table was closed."""
         self._attempt.require_open()
 
 
