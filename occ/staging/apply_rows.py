@@ -356,7 +356,6 @@ class NewGroups:
 
 def apply(plan: Plan, rows: pa.Table, files: Files) -> None:
     """Write a successor of each file group that the rows touch; ``files.stats()`` publishes them."""
-    # All refusals come before the first file is begun, so that bad input leaves nothing behind.
     if plan.combine is None:
         refuse_unordered(rows, plan.spec.config, rows.column_names if plan.delete else None)
     if not plan.delete:
