@@ -1,4 +1,4 @@
-"""Rows as they come in: from whatever form their user has them to the table's columns and types, or a refusal."""
+"""Incoming rows: convert them from any supported form to the table's columns and types, or refuse them."""
 
 from .incoming import ADD, NULL, REFUSE, Incoming, refuse_new_columns
 from .lossless import fitted, stored_type

@@ -1,15 +1,15 @@
-"""Rows in whatever form their user has them, as an Arrow table of the table's columns and types.
+"""Rows in any supported form, as an Arrow table of the table's columns and types.
 
     an Arrow table, record batch or reader, or several batches in a list
-    a pandas frame       NaN, NaT and NA are null; an index with a name is a column, one without is left out
+    a pandas frame       NaN, NaT and NA are null; a named index is a column, an unnamed one is left out
     a polars frame       a lazy one is collected
-    a list of dicts      what a row lacks is null
+    a list of dicts      missing keys are null
     anything else that has `__arrow_c_stream__` or `__arrow_c_array__`, such as a DuckDB relation
 
-Readers and streams are read once, batch by batch, and each batch is fitted as it comes; rows beyond `spool.MEMORY_BYTES` wait in
-a temporary file. What is in memory already is used where it is.
+Readers and streams are read once, batch by batch, and each batch is fitted on arrival; with more than `spool.MEMORY_BYTES`
+the rows wait in a temporary file. Rows already in memory are not copied.
 
-The order of columns is of no account. Hudi's own columns are left out: every commit writes them anew.
+The order of columns does not matter. Hudi's own columns are dropped: each commit writes its own.
 """
 
 from __future__ import annotations
@@ -30,41 +30,40 @@ from .ordering_values import refuse_some_of_the_order, refuse_unordered
 from .python_values import array_of, table_of
 from .spool import Spool
 
-# What is done about columns that the rows lack, and about those that the table lacks.
+# Policies for columns that the rows lack, and for columns that the table lacks.
 REFUSE, NULL, ADD = "refuse", "null", "add"
 _ACCEPTED = (
     "a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars DataFrame, a DuckDB relation, a list of dicts or "
     "of record batches, or an object with `__arrow_c_stream__` or `__arrow_c_array__`"
 )
-_EXTENSION = (
-    b"ARROW:extension:name"  # of a type that this process does not know, which looks like the one it is stored in
-)
+# Marks a type unknown to this process, which appears as its storage type.
+_EXTENSION = b"ARROW:extension:name"
 _T = TypeVar("_T")
 _Maker = Callable[[Mapping[str, pa.DataType]], pa.Table]
-_READ: weakref.WeakSet[pa.RecordBatchReader] = weakref.WeakSet()  # they give nothing a second time
+_READ: weakref.WeakSet[pa.RecordBatchReader] = weakref.WeakSet()  # a second read would silently yield no rows
 
 
 class _Columns(Protocol):
-    """The columns that rows are to have."""
+    """A method that chooses the columns that rows are fitted to."""
 
     def __call__(self, given: pa.Schema, schema: pa.Schema | None, *, nothing: bool) -> list[pa.Field]: ...
 
 
 class Incoming:
-    """Rows, or keys of rows, that were handed in: read once, and fitted to the schema that a transaction turns out to have.
+    """The rows or keys that a caller passed in: read once, and fitted to the schema of each attempt.
 
     Args:
-        rows: in any of the forms above.
-        url: of the table, for messages.
+        rows: rows in any of the forms above.
+        url: the table's URL, for messages.
         missing: ``"refuse"``, or ``"null"``: columns that the rows lack are null.
         new_columns: ``"refuse"``, or ``"add"``: columns that the table lacks are added to it. The first rows of a table without
             columns define them.
-        zone: of times that say none, such as ``"UTC"`` or ``"Europe/Rome"``; ``None`` refuses them, because one of Hudi's
-            readers fails on them.
+        zone: the time zone of times without one, such as ``"UTC"`` or ``"Europe/Rome"``; ``None`` refuses such times, because
+            one of Hudi's readers fails on them.
 
     Attributes:
-        adds: columns that the table lacks are added to it.
-        on_disk: the rows that were asked for last are in a mapped file: what is kept of each of them counts.
+        adds: True if columns that the table lacks are added to it.
+        on_disk: True if the last requested rows are in a mapped file, so that memory per row matters.
 
     Raises:
         InputError: the rows have another form, or ``missing``, ``new_columns`` or ``zone`` another value.
@@ -92,13 +91,13 @@ class Incoming:
         self._kept_by: list[Callable[[], None]] = []
 
     def kept_by(self, forget: Callable[[], None]) -> None:
-        """Somebody keeps rows beyond the write, as a rebase does; ``forget`` ends that, and is called by `release`."""
+        """Register a holder of rows beyond the write, such as a rebase; `release` calls ``forget`` to end that."""
         self._kept_by.append(forget)
 
     def release(self) -> None:
-        """Let the rows go, and their file with them: a transaction lives on in circles of references. Twice is fine.
+        """Free the rows and their file now, since reference cycles keep a finished transaction alive. Idempotent.
 
-        Rows of a reader are refused from now on; others are still there for who has them.
+        A reader's rows are refused afterwards; tables in the caller's memory are not touched.
         """
         if self._once:
             self._given = _refuse_again
@@ -108,16 +107,16 @@ class Incoming:
 
     @property
     def unread(self) -> bool:
-        """Whether the rows are still in a reader: the first call that asks for them reads it."""
+        """True while the rows are still in a reader; the first call that needs them reads it."""
         return isinstance(self._given, _Stream)
 
     def rows(self, schema: pa.Schema | None) -> pa.Table:
-        """All rows with the columns of the schema (``None``: the table has none yet), and then those that it lacks.
+        """Return all rows with the columns of the schema (``None``: the table has none yet), then those that it lacks.
 
         Raises:
-            InputError: a column is missing, or its values would change in the type that the table has for it; the table lacks
-                one, and none is to be added, or it has a name or type that no table holds.
-            StorageError: the rows of a reader found no room in the temporary folder.
+            InputError: a column is missing, or its values would change in the table's type; the table lacks one and may not
+                get it, or no table can hold its name or type.
+            StorageError: the temporary folder has no room for the rows of a reader.
         """
         if self._last is None or self._last[0] != schema:
             rows = self._fitted(self._all_columns, schema)
@@ -127,25 +126,25 @@ class Incoming:
         return self._last[1]
 
     def keys(self, schema: pa.Schema) -> pa.Table:
-        """The record keys, with the partition and ordering columns as far as they are there; others are not looked at.
+        """Return the record keys, with partition and ordering columns if present; other columns are ignored.
 
         Raises:
-            InputError: a column of the record key is missing, the ordering column holds NaN, one of several is missing, or
-                values as of `rows`.
-            StorageError: as of `rows`.
+            InputError: a column of the record key is missing, only some of the ordering columns are there, or values do not fit
+                as for `rows`.
+            StorageError: as for `rows`.
         """
         return self._fitted(self._key_columns, schema)
 
     def source(self, schema: pa.Schema | None) -> pa.Table:
-        """The columns that were handed in and no others: those that the table has in its types.
+        """Return the rows with the columns passed in and no others; those that the table has in its types.
 
         Raises:
-            InputError: a column of record key or partition is missing, or values as of `rows`.
-            StorageError: as of `rows`.
+            InputError: a column of record key or partition is missing, or values do not fit as for `rows`.
+            StorageError: as for `rows`.
         """
         return self._fitted(self._given_columns, schema)
 
-    # Columns: what becomes of those that are handed in. ``nothing``: neither rows nor columns are, as by an empty list.
+    # `_Columns`, one per kind of request. ``nothing``: neither rows nor columns were passed in, as by an empty list.
 
     def _all_columns(self, given: pa.Schema, schema: pa.Schema | None, *, nothing: bool) -> list[pa.Field]:
         if nothing:
@@ -187,7 +186,7 @@ class Incoming:
         return pa.field(given.name, stored_type(given.type, given.name, zone=self._zone))
 
     def _fitted(self, columns: _Columns, schema: pa.Schema | None) -> pa.Table:
-        """The rows with these columns."""
+        """Return the rows with these columns."""
         given = self._given
         if isinstance(given, _Stream):
             fields = columns(_data_columns(given.schema), schema, nothing=False)
@@ -258,7 +257,7 @@ class Incoming:
 
 
 def refuse_new_columns(names: Iterable[str], schema: pa.Schema | None, url: str) -> None:
-    """Raise `InputError` when the table has columns, and none of one of these names."""
+    """Raise `InputError` if the table has columns but lacks one of these."""
     if schema is None or not (new := [name for name in names if name not in schema.names]):
         return
     hints = [f"{name!r}: {hint}" for name in new if (hint := meant(name, schema.names))]
@@ -271,7 +270,7 @@ def refuse_new_columns(names: Iterable[str], schema: pa.Schema | None, url: str)
 
 
 def _data_columns(given: pa.Schema) -> pa.Schema:
-    """The columns without Hudi's own. `InputError` when there are two of one name."""
+    """Return the columns without Hudi's own. Raises `InputError` if two have one name."""
     names = given.names
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"the rows have more than one column {twice[0]!r}; nothing was written", columns=twice)
@@ -279,7 +278,7 @@ def _data_columns(given: pa.Schema) -> pa.Schema:
 
 
 def _refuse_no_values(field: pa.Field, column: pa.ChunkedArray) -> None:
-    """Raise `InputError` for a column whose bytes are not the values that its type says."""
+    """Raise `InputError` if a column's storage is not its values: an unknown extension type, or invalid bytes."""
     for path, each in ((field.name, field), *fields_inside(field.type, field.name)):
         if other := (each.metadata or {}).get(_EXTENSION):
             raise InputError(
@@ -310,13 +309,13 @@ def _known_zone(zone: str | None) -> str | None:
 
 
 class _Stream:
-    """Rows that come once, from a reader that nobody has read; ``name`` of what gives them, for messages."""
+    """Rows of an unread reader, which can be read once; ``name`` describes it in messages."""
 
     def __init__(self, reader: pa.RecordBatchReader, name: str) -> None:
         self._reader, self._name, self.schema = reader, name, reader.schema
 
     def tables(self) -> Iterator[pa.Table]:
-        """Each batch. What the reader raises comes as it is, but Arrow's own errors."""
+        """Yield each batch as a table. Arrow's errors become `InputError`; other errors of the reader pass through."""
         rows = 0
         try:
             for batch in self._reader:
@@ -327,7 +326,7 @@ class _Stream:
 
 
 def _readable(rows: Any) -> pa.Table | _Maker | _Stream:
-    """The rows as a table or stream; where it takes the types of the table to make one, what makes it of them."""
+    """Return the rows as a table or stream, or, if the conversion needs the table's types, as a function of them."""
     kind = type(rows)
     if any(each.__module__.startswith("pyspark.") for each in kind.__mro__):
         raise InputError(
@@ -355,12 +354,12 @@ def _readable(rows: Any) -> pa.Table | _Maker | _Stream:
 
 
 def _in_memory(rows: Any) -> bool:
-    """Whether an object with a stream has all of its rows in memory."""
+    """Return whether an object with a stream has all of its rows in memory."""
     return isinstance(rows, pa.ChunkedArray) or _is_a(rows, "polars", "DataFrame") or _is_a(rows, "polars", "Series")
 
 
 def _is_a(rows: Any, module: str, kind: str) -> bool:
-    """Whether they are of a class of a module that somebody has imported; another thread may be just about to."""
+    """Return whether rows are of a class of an imported module; a half-imported module may lack the class yet."""
     found = getattr(sys.modules.get(module), kind, None)
     return found is not None and isinstance(rows, found)
 
@@ -376,7 +375,7 @@ def _read_once(reader: pa.RecordBatchReader, name: str) -> pa.Table | _Stream:
     if reader in _READ:
         _refuse_again()
     _READ.add(reader)
-    # Rows without columns are refused by their number, which only all of them have.
+    # Rows without data columns are refused with their number, which takes reading them all.
     return _Stream(reader, name) if set(reader.schema.names) - set(META_COLUMNS) else reader.read_all()
 
 
@@ -416,7 +415,8 @@ def _of_pandas(frame: Any, known: Mapping[str, pa.DataType]) -> pa.Table:
 def _of_polars(frame: Any, polars: Any) -> pa.Table:
     try:
         table = pa.table(frame)
-        objects = [kind == polars.Object for kind in frame.schema.values()]  # for which Arrow has their addresses
+        # Arrow gets the memory addresses of such objects as values.
+        objects = [kind == polars.Object for kind in frame.schema.values()]
         told = [
             each.with_metadata({_EXTENSION: "polars.Object"}) if odd else each
             for each, odd in zip(table.schema, objects, strict=True)
@@ -435,7 +435,7 @@ def _of_polars(frame: Any, polars: Any) -> pa.Table:
 
 
 def _refuse_odd_types(relation: Any) -> None:
-    """Raise `InputError` for columns of DuckDB that Arrow shows as other values."""
+    """Raise `InputError` for DuckDB types that arrive in Arrow as other values."""
     for name, kind in zip(relation.columns, relation.types, strict=True):
         if found := _odd_types(kind):
             raise InputError(
@@ -450,7 +450,7 @@ def _odd_types(kind: Any) -> str | None:
         return str(kind)
     if kind.id not in ("list", "array", "struct", "map", "union"):
         return None
-    parts = (part for _, part in kind.children if not isinstance(part, int))  # the size of an array is one too
+    parts = (part for _, part in kind.children if not isinstance(part, int))  # an array's size is listed as a child
     return next((found for part in parts if (found := _odd_types(part))), None)
 
 

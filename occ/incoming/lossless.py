@@ -1,4 +1,4 @@
-"""Arrow columns in other types, where every value stays what it is; anything else is refused with the first that would not.
+"""Lossless conversion of Arrow columns: each value stays the same, or the first that would change is refused.
 
 into text, binary     every form in memory of the same (large, view, dictionary); fixed-size into binary
 into int, bigint      whole numbers that fit, of any integer, float or decimal type
@@ -38,14 +38,14 @@ def fitted(
     first: int | None = 0,
     chunk_bytes_max: int = 1 << 30,
 ) -> pa.ChunkedArray:
-    """The column in a type that tables hold (`storable`).
+    """Convert a column to a type that tables hold (`storable`).
 
     Args:
-        name: of the column, for messages.
-        zone: of times that say none; ``None`` refuses them.
-        fill: fields that structs lack are null; otherwise they are refused.
-        first: number of the first row, for messages; None where nobody has counted.
-        chunk_bytes_max: larger pieces are cut; a piece of text has to stay below 2 GiB.
+        name: the column's name, for messages.
+        zone: the time zone of times without one; ``None`` refuses such times.
+        fill: fill fields that structs lack with null; otherwise refuse them.
+        first: number of the first row, for messages; None if unknown.
+        chunk_bytes_max: split larger pieces; a piece of text must stay below 2 GiB.
 
     Raises:
         InputError: a value would change; names the column, the value and its row.
@@ -64,12 +64,12 @@ def fitted(
 
 
 def stored_type(kind: pa.DataType, name: str, *, zone: str | None = None) -> pa.DataType:
-    """The type that a new column gets for values of this one. `InputError` when the readers hold none for it."""
+    """Return the type that a new column gets for values of this type. Raises `InputError` if readers have none."""
     return storable(pa.schema([pa.field(name, _in_zone(kind) if zone else kind)])).field(name).type
 
 
 def _in_zone(kind: pa.DataType) -> pa.DataType:
-    """The type with a zone wherever a time has none."""
+    """Return the type with UTC in place of missing zones."""
     if _is_local(kind):
         return pa.timestamp(kind.unit, "UTC")
     if types.is_struct(kind):
@@ -83,7 +83,7 @@ def _in_zone(kind: pa.DataType) -> pa.DataType:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where values stand: a path of names, and the row of the first; ``None`` inside lists, where nobody counts rows."""
+    """The place of values, for messages: a path of names, and the row of the first; ``None`` inside lists."""
 
     name: str
     zone: str | None
@@ -94,7 +94,7 @@ class _Place:
         return replace(self, name=f"{self.name}.{name}", row=self.row if counted else None)
 
     def refuse(self, values: pa.Array, wanted: pa.DataType, why: str) -> InputError:
-        """The error for the first of these values."""
+        """Return the error for the first of these values."""
         example = visible(repr(python_value(values[0])))
         example = example if len(example) <= _SHOWN else f"{example[:_SHOWN]}..."
         where = f" in row {self.row}" if self.row is not None else ""
@@ -145,7 +145,7 @@ def _leaf(values: pa.Array, wanted: pa.DataType, place: _Place) -> pa.Array:
 
 
 def _first_bad(values: pa.Array, convert: Convert) -> int:
-    """The first value that cannot be converted, of which there is one; every conversion looks at values one by one."""
+    """Find the first value that cannot be converted by bisection; there is one, and conversions are value by value."""
     first, count = 0, len(values)
     while count > 1:
         half = count // 2
@@ -162,7 +162,7 @@ def _first_bad(values: pa.Array, convert: Convert) -> int:
 
 
 def _rule(kind: pa.DataType, wanted: pa.DataType, zone: str | None) -> tuple[Convert | None, str]:
-    """How values get from one type into another, None for not at all, and why some do not."""
+    """Return the conversion between two types, None if there is none, and the reason why values may be refused."""
 
     def cast(values: pa.Array) -> pa.Array:
         return values.cast(wanted)
@@ -177,7 +177,7 @@ def _rule(kind: pa.DataType, wanted: pa.DataType, zone: str | None) -> tuple[Con
     if types.is_floating(wanted) and (whole or types.is_floating(kind)):
         return (lambda values: _float(_single(values), wanted)), "which does not hold every value exactly"
     if types.is_decimal(wanted) and (whole or types.is_decimal(kind)):
-        digits = pa.decimal128(20, 0)  # of any integer; without a detour their type decides, not their values
+        digits = pa.decimal128(20, 0)  # holds any integer; a direct cast would refuse by the type, not by the values
         convert = (lambda values: values.cast(digits).cast(wanted)) if whole else cast
         return convert, "which does not hold every digit"
     if types.is_timestamp(kind) or types.is_date64(kind):
@@ -202,7 +202,7 @@ def _rule_of_times(kind: pa.DataType, wanted: pa.DataType, zone: str | None) -> 
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """Texts and bytes in the form that all kernels know."""
+    """Convert texts and bytes to the form that all kernels support."""
     kind = values.type
     wanted = (
         pa.string() if _is_text(kind) else pa.binary() if _is_bytes(kind) or types.is_fixed_size_binary(kind) else kind
@@ -235,7 +235,7 @@ def _days(values: pa.Array) -> pa.Array:
 
 def _of_zone(values: pa.Array, zone: str) -> pa.Array:
     found = pc.assume_timezone(values, zone)
-    # Arrow reads the rules of a zone up to 2037 and goes on with its last offset, summer or winter.
+    # Arrow knows the rules of a zone up to 2037, and extends the last offset beyond, summer or winter.
     if pc.any(pc.greater(pc.year(values), 2036), min_count=0).as_py():
         raise pa.ArrowInvalid("too far ahead")
     return found
@@ -262,14 +262,14 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _is_list_of_pairs(kind: pa.DataType) -> bool:
-    """How who has no maps holds one."""
+    """Return whether this is a list of key-value structs, the form of a map in systems without maps."""
     if not _is_list(kind) or not types.is_struct(kind.value_type):
         return False
     return [each.name for each in map(kind.value_type.field, range(kind.value_type.num_fields))] == ["key", "value"]
 
 
 def _items(values: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Offsets, null where the list is, and the items of all lists that are not."""
+    """Return the offsets, null for null lists, and the items of all other lists."""
     lengths = np.asarray(pc.fill_null(pc.list_value_length(values), 0))
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     nulls = np.append(np.asarray(values.is_null()), [False])

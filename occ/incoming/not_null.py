@@ -1,4 +1,4 @@
-"""Rows without a value in a column that was declared not null when the table was made."""
+"""The check of columns that were declared not null when the table was created."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .ordering_values import shown_keys
 
 
 def refuse_nulls(rows: pa.Table, required: Collection[str], config: TableConfig) -> None:
-    """Raise `InputError` when rows that are to be written are null in such a column; one that they lack is null."""
+    """Raise `InputError` if rows to be written are null in such a column; a missing column counts as null."""
     for name in required:
         column = plain(rows.column(name)) if name in rows.column_names else pa.nulls(rows.num_rows)
         if column.null_count:

@@ -1,9 +1,9 @@
-"""Which values the ordering field of a table may have: those that every reader puts in the same order.
+"""The values that an ordering field may have: those that all readers put in the same order.
 
-NaN is neither older nor newer than any value. Null is older than every value in a base file; onto a log file Hudi 1.2.0
-merges a number 0 in its place, and its JVM readers fail on the two types (`ClassCastException`). So merge-on-read tables hold
-none (tests/jvm/test_null_ordering.py). Of several ordering fields Hudi's JVM compares no null at all, also when it writes
-(tests/jvm/test_several_ordering_fields.py), so neither type of table holds one.
+NaN is neither older nor newer than any value. Null is older than all values in a base file; but when merging log files Hudi
+1.2.0 puts a number 0 in its place, and its JVM readers fail on the two types (`ClassCastException`). So merge-on-read tables
+hold none (tests/jvm/test_null_ordering.py). With several ordering fields Hudi's JVM cannot compare nulls, even when it
+writes (tests/jvm/test_several_ordering_fields.py), so neither type of table holds one.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ...hudi.table import TableConfig, record_keys, shown
 
 
 def null_free(config: TableConfig) -> tuple[str, ...]:
-    """The ordering columns that hold no null."""
+    """Return the ordering columns in which nulls are refused."""
     return config.newer_by if config.merge_on_read or len(config.newer_by) > 1 else ()
 
 
 def refuse_unordered(rows: pa.Table, config: TableConfig, columns: Collection[str] | None = None) -> None:
-    """Raise `InputError` when rows that are to be written have ordering values that readers do not agree on.
+    """Raise `InputError` if rows to be written have ordering values that readers do not order alike.
 
-    A column that the rows lack is null. ``columns``: look at these alone.
+    A missing column counts as null. ``columns``: check only these.
     """
     never_null = null_free(config)
     for name in config.newer_by:
@@ -56,7 +56,7 @@ def refuse_unordered(rows: pa.Table, config: TableConfig, columns: Collection[st
 
 
 def refuse_some_of_the_order(given: Collection[str], config: TableConfig) -> None:
-    """Raise `InputError` when keys to delete come with some of the ordering columns, which say of no row whether it is newer."""
+    """Raise `InputError` if keys to delete have only some of the ordering columns, which cannot be compared with a row's."""
     if given and (missing := [name for name in config.newer_by if name not in given]):
         raise InputError(
             f"the keys have {', '.join(given)} and lack {', '.join(missing)}: {config.name} is ordered by "
@@ -66,11 +66,11 @@ def refuse_some_of_the_order(given: Collection[str], config: TableConfig) -> Non
 
 
 def shown_keys(rows: pa.Table, mask: Any, config: TableConfig) -> str:
-    """Some of these rows by their keys, for messages."""
+    """Return the keys of some marked rows, for messages."""
     if any(name not in rows.column_names for name in config.record_key_fields):
         return ""
     found = rows.select(list(dict.fromkeys(config.record_key_fields))).filter(mask).slice(0, 3)
     try:
         return f" ({shown(record_keys(found, config.record_key_fields))})"
-    except InputError:  # the keys are no better; their own check tells it
+    except InputError:  # the keys are bad too, which their own check reports
         return ""

@@ -1,7 +1,7 @@
-"""Values of Python as Arrow arrays. Where a column mixes kinds of values, Arrow would keep less than there is.
+"""Python values as Arrow arrays. A column that mixes kinds of values is refused, because Arrow would lose some silently.
 
-Its inference makes a date of a date beside a time, bytes of a text beside bytes, and takes any zone off a time beside one
-without; and it makes a struct of every dictionary, so maps need the type that they are meant to have.
+Arrow's inference turns a time beside a date into a date, a text beside bytes into bytes, and drops the zone of a time beside
+one without; and it turns each dict into a struct, so maps need the table's type.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import pyarrow.types as types
 from ...arguments import brief, values_of
 from ...errors import InputError
 
-_DEPTH_MAX = 32  # before Python's stack ends; tables hold less
-# Kinds of which one column holds one.
+_DEPTH_MAX = 32  # levels of nesting; far below Python's recursion limit, and more than tables hold
+# Kinds that may not be mixed with others in a column.
 _APART = ("a time with a zone", "a time without zone", "a date", "text", "bytes", "a bool", "a mapping", "a list")
 
 
 def table_of(rows: Sequence[Mapping[str, Any]], known: Mapping[str, pa.DataType]) -> pa.Table:
-    """Rows as a table with all columns that any of them has; a value that one lacks is null.
+    """Return rows as a table with the union of their columns; missing values are null.
 
     Args:
-        rows: by name of the column.
-        known: the types of columns that are meant to be maps, or hold some; others come from the values.
+        rows: values by column name.
+        known: the table's types, which decide for maps; other types are inferred from the values.
 
     Raises:
         InputError: the values of a column are of different kinds, or Arrow has no type for them.
@@ -42,7 +42,7 @@ def table_of(rows: Sequence[Mapping[str, Any]], known: Mapping[str, pa.DataType]
 
 
 def array_of(values: Sequence[Any], wanted: pa.DataType | None, name: str) -> pa.Array:
-    """The values of one column, ``None`` for null; arguments and errors of `table_of`."""
+    """Return the values of one column as an array, ``None`` as null; arguments and errors as for `table_of`."""
     if name.count(".") > _DEPTH_MAX:
         raise InputError(
             f"column {name.partition('.')[0]!r} is nested too deep; store it flat, or as text; nothing was written",
@@ -65,7 +65,8 @@ def array_of(values: Sequence[Any], wanted: pa.DataType | None, name: str) -> pa
         return _map(values, wanted, name) if wanted and types.is_map(wanted) else _struct(values, wanted, name)
     if apart == ["a list"]:
         return _list(values, wanted, name)
-    if fine := [value for value in values if getattr(value, "nanosecond", 0)]:  # of pandas; Arrow would cut them off
+    # pandas has nanoseconds; Arrow would cut them off silently.
+    if fine := [value for value in values if getattr(value, "nanosecond", 0)]:
         raise InputError(
             f"column {name!r} holds parts of a microsecond, which no table does: {_shown(fine[0])}; nothing was written",
             column=name,
@@ -79,7 +80,7 @@ def array_of(values: Sequence[Any], wanted: pa.DataType | None, name: str) -> pa
 
 
 def _listed(value: Any) -> Any:
-    """The value, with a list in the place of other things that hold objects of any kind."""
+    """Return sets and arrays of objects as lists, other values as they are."""
     if isinstance(value, set | frozenset):
         return list(value)
     return value.tolist() if isinstance(value, np.ndarray) and value.dtype == object else value
@@ -110,7 +111,7 @@ def _shown(value: Any) -> str:
 
 
 def _offsets(sizes: Iterable[int | None]) -> pa.Array:
-    """Where the items of each begin, null where there is no list."""
+    """Return the offsets of lists of these sizes; None is a null list."""
     found: list[int | None] = []
     end = 0
     for size in sizes:

@@ -1,7 +1,7 @@
-"""Rows of one schema as they come from a reader: in memory while they are few, else in a temporary file that is mapped.
+"""Rows of one schema from a reader: in memory while they are few, else in a mapped temporary file.
 
-A mapped table is read like any other, and its pages are the operating system's to drop and read again. The file has no name
-from the beginning, so that nothing is left of it however the process ends.
+A mapped table is read like any other, and the operating system may drop its pages and read them again. The file never has a
+name, so nothing is left of it however the process ends.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import pyarrow as pa
 
 from ...errors import StorageError
 
-MEMORY_BYTES = 64 << 20  # of rows stay in memory; with more, all of them go to a file
-_BATCH_BYTES = 16 << 20  # small batches are joined up to about here, since each read of some rows looks at every batch
+MEMORY_BYTES = 64 << 20  # up to so many bytes stay in memory; with more, all rows go to a file
+_BATCH_BYTES = 16 << 20  # small batches are joined to about this size, since each read of some rows visits all batches
 _BATCH_ROWS = 1 << 20
 
 
 class Spool:
-    """Takes rows piece by piece, all with the columns of ``schema``; `table` is all of them.
+    """Collects rows piece by piece, all with the columns of ``schema``; `table` returns them all.
 
-    `close` it if `table` is not reached. A mapped file goes with the last reference to its rows.
+    `close` it if `table` is not reached. A mapped file is freed with the last reference to its rows.
 
     Attributes:
-        rows: how many there are so far.
+        rows: the number of rows so far.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -68,7 +68,7 @@ class Spool:
             self._writer.write_table(pa.concat_tables(joined).combine_chunks(), max_chunksize=_BATCH_ROWS)
 
     def table(self) -> tuple[pa.Table, bool]:
-        """All rows, and whether they are in a file; none can be added afterwards. Errors as of `add`."""
+        """Return all rows, and whether they are in a file; none can be added afterwards. Errors as for `add`."""
         if self._writer is None:
             tables, self._waiting = self._waiting, []
             return (pa.concat_tables(tables) if tables else self._schema.empty_table()), False
@@ -78,17 +78,17 @@ class Spool:
         return pa.ipc.open_file(pa.BufferReader(self._file.mapped())).read_all(), True
 
     def close(self) -> None:
-        """Give the room back. Twice is fine."""
+        """Free the room. Idempotent."""
         self._waiting = []
         if self._file is not None:
             self._file.close()
 
 
 class TemporaryBytes:
-    """A file without a name in the temporary folder: written once, then mapped.
+    """A nameless file in the temporary folder: written once, then mapped.
 
     Args:
-        what: goes into it, for messages.
+        what: a description of the content, for messages.
 
     Raises:
         StorageError: there is no temporary folder, or it has no room.
@@ -103,7 +103,7 @@ class TemporaryBytes:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing can be written any more."""
+        """True if nothing can be written any more."""
         return self._file.closed
 
     def write(self, body: bytes) -> int:
@@ -116,14 +116,14 @@ class TemporaryBytes:
         return count
 
     def tell(self) -> int:
-        """How many bytes there are so far."""
+        """Return the number of bytes so far."""
         return self._size
 
     def flush(self) -> None:
-        """For writers that want one; `mapped` flushes."""
+        """Do nothing: writers expect the method, and `mapped` flushes."""
 
     def mapped(self) -> pa.Buffer:
-        """All bytes, read as they are looked at; the file is closed, and its room given back with the buffer."""
+        """Return all bytes as a mapped buffer and close the file; its room is freed with the buffer."""
         if not self._size:
             self.close()
             return pa.py_buffer(b"")
@@ -136,8 +136,8 @@ class TemporaryBytes:
             self.close()
 
     def close(self) -> None:
-        """Give the room back, but that of what is mapped. Twice is fine."""
-        with suppress(OSError):  # of bytes that the disk did not take, which nobody wants any more
+        """Free the room, except that of a mapped buffer. Idempotent."""
+        with suppress(OSError):  # closing flushes; bytes that the disk refuses are not needed any more
             self._file.close()
 
     def _refused(self, error: OSError) -> StorageError:

@@ -1,13 +1,13 @@
-"""Archival: completed instants that nobody needs on the active timeline go to the history (`history.py`).
+"""Archival: move completed instants that nobody needs on the active timeline to the history (`history.py`).
 
-    plan      which ones: begun in the log, under the lock, so that no restore or savepoint is decided beside it
-    run       by anybody, by several at once: into the history, its manifest, the manifest's number; then they leave the
-              active timeline, each T with its pending files first and its completed one last, the oldest T first
-    commit    the log says that they have left, so that nobody publishes one of them again
+    plan      chooses the instants; it is appended to the log under the lock, so no restore or savepoint is decided beside it
+    run       in any process, in several at once: write the history, its manifest, the manifest's number; then delete the
+              instants from the active timeline, the oldest T first, each T's pending files before its completed one
+    commit    the log records that they have left, so nobody publishes one of them again
 
-A crash leaves every instant in one of the two, or in both, and then it counts as archived. Files older than the first
-active commit count for every reader, whoever wrote them. So of what goes and of what never landed no file may be left
-that must not count: it is swept before, and where it is not ours to sweep, nothing from there on goes.
+A crash leaves each instant on the timeline, in the history, or in both, where it counts as archived. Readers count every
+file older than the first active commit as committed. So before the first active commit moves on, files of replaced groups
+and of transactions that never committed must be gone: ours are swept, and at those of others the archival stops.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ if TYPE_CHECKING:
 
 # Apache Hudi's hoodie.keep.min.commits and hoodie.keep.max.commits.
 KEEP_MIN, KEEP_MAX = 20, 30
-# What one plan takes; a plan stands in one log entry, and what it takes is in memory together.
+# Bounds of one plan: it is one log entry, and its instants are in memory together.
 _INSTANTS_MAX, _BYTES_MAX = 500, 32 << 20
-# As Hudi does: restores and savepoints stay until somebody takes them away.
+# As in Hudi: restores and savepoints stay until they are deleted.
 _GOES = COMMIT_ACTIONS | {"clean", "rollback"}
 
 
 @dataclass(frozen=True, slots=True)
 class Archival:
-    """What an archival has done.
+    """The outcome of an archival.
 
     Attributes:
-        instants: how many were archived.
-        first_active: T of the oldest commit that is on the active timeline now.
-        kept_by: why no more went, in words.
+        instants: number of archived instants.
+        first_active: T of the oldest commit on the active timeline now.
+        kept_by: the reason, in words, why no more instants went.
     """
 
     instants: int
@@ -74,7 +74,7 @@ class Keep:
 
     @classmethod
     def asked(cls, least: int | None, most: int | None) -> Keep:
-        """With what was not given as in Hudi, or as far apart."""
+        """Validate the given bounds; a missing one is Hudi's default, or as far from the other as Hudi's are."""
         for value, name in ((least, "keep_min"), (most, "keep_max")):
             if value is not None:
                 number(value, name, least=1, whole=True, error=ConfigError)
@@ -89,7 +89,7 @@ class Keep:
 
 
 def find(session: Session, state: LogState, least: int, leases: Iterable[Lease]) -> tuple[Content | None, str]:
-    """The content of an archival as of that state of the log, or None; and why no more may go."""
+    """Return the content of an archival as of that state of the log, or None; and the reason why no more may go."""
     timeline = session.timeline()
     commits = sorted(timeline.commits, key=lambda each: each.requested)
     times = [each.requested for each in commits]
@@ -112,7 +112,7 @@ def find(session: Session, state: LogState, least: int, leases: Iterable[Lease])
 
 
 def _bounds(session: Session, timeline: Timeline, state: LogState, old: list[Instant]) -> Iterator[tuple[str, str]]:
-    """Times that must not be older than the first active commit."""
+    """Yield the times that must not be older than the first active commit, each with the reason."""
     yield from _moments(state, ())
     landed = {each.requested for each in timeline.commits}
     for each in _shown(session)[0]:
@@ -141,7 +141,7 @@ def _of_files(timeline: Timeline, old: list[Instant], listing: Listing) -> Itera
                 f"{file.path} belongs to no commit, and would be read; `lakelatch check` says what to do",
             )
     for log in listing.logs:
-        # It belongs to the base file that is not younger than its C, which only the active timeline tells every reader.
+        # It belongs to the newest base file not younger than its C, and only the active timeline gives readers that C.
         yield log.instant, f"{log.path} is not compacted and cleaned away yet"
     there = {file.group for file in files}
     for each in old:
@@ -152,7 +152,7 @@ def _of_files(timeline: Timeline, old: list[Instant], listing: Listing) -> Itera
 
 
 def _moments(state: LogState, leases: Iterable[Lease]) -> Iterator[tuple[str, str]]:
-    """Completion times up to which the active timeline must tell one commit from the next."""
+    """Yield the completion times up to which the active timeline must keep commits apart, each with the reason."""
     for begin in state.open.values():
         yield begin.instant, f"{begin.operation.lower()} {begin.instant} of {begin.writer} is open"
     for lease in leases:
@@ -160,20 +160,20 @@ def _moments(state: LogState, leases: Iterable[Lease]) -> Iterator[tuple[str, st
 
 
 def _names(session: Session, timeline: Timeline, commits: list[Instant], stay: int) -> list[str]:
-    """What leaves with the commits before that one, in order of T; at least what goes with one commit."""
+    """The instants that leave with the commits before ``commits[stay]``, in order of T; at least those of one commit."""
     if stay <= 0:
         return []
     sizes = {each.name: each.size for each in session.store.list(session.config.timeline_folder)}
     completion = {each.requested: each.completed or each.requested for each in timeline.commits}
     cleans = [each for each in timeline.completed if each.action == "clean"]
-    # From the clean that has taken most others learn which states are whole.
+    # The clean that reaches furthest stays: it shows other engines which states are whole.
     kept = max(
         cleans, key=lambda each: (cleaned_to(session.store, timeline, each, completion), each.requested), default=None
     )
     going = [
         each
         for each in timeline.completed
-        # Hudi makes empty cleans and rollbacks, and fails on them in the history.
+        # Empty cleans and rollbacks stay: Hudi writes them, and fails on them in the history.
         if each.action in COMMIT_ACTIONS or (each.action in _GOES and each != kept and sizes.get(file_name(each)))
     ]
     going.sort(key=lambda each: each.requested)
@@ -190,11 +190,11 @@ def _names(session: Session, timeline: Timeline, commits: list[Instant], stay: i
 
 
 def run(execution: Execution) -> None:
-    """The instants of the plan are in the history, and not on the active timeline any more. Some may have been before."""
+    """Write the plan's instants to the history, then take them off the active timeline; idempotent."""
     session = execution.session
     instants = [instant for name in execution.content["archived"] if (instant := parse(name, layout=2))]
     rows = [row for each in _lacking(session, instants) if (row := _row(session, each))]
-    # What was gone has been archived by another execution, and all that goes with it.
+    # Read again: an instant that vanished while its row was read has been archived by another execution.
     lacking = set(_lacking(session, instants))
     rows = [row for row in rows if row.instant in lacking]
     listing = _secure_deletions(session)
@@ -211,12 +211,10 @@ def run(execution: Execution) -> None:
 
 
 def _secure_deletions(session: Session) -> Listing:
-    """No data file that was deleted comes back: one older than the first active instant counts as an archived commit's.
-
-    Returns the data files that there are.
+    """Flush the partition folders, so that no deleted data file comes back, and return the data files.
 
     t=0  a clean deletes the files of a replaced file group; an archival takes the replacecommit off the timeline
-    t=1  the power goes; the disk has lost the name of the instant, and still has those of the files
+    t=1  power fails; the disk has lost the instant's name but still has the files' names: they would count as committed
     """
     listing = list_data_files(session.store)
     for partition in listing.partitions:
@@ -243,7 +241,7 @@ def _row(session: Session, instant: Instant) -> Archived | None:
 
 
 def _shown(session: Session) -> tuple[list[Instant], list[Instant]]:
-    """Completed commits and pending ones as they are listed, whatever the log or the history says of them, in order of T."""
+    """The completed and the pending commits in the timeline folder, in order of T, regardless of log and history."""
     names = session.store.names(session.config.timeline_folder)
     found = sorted((i for name in names if (i := parse(name, layout=2))), key=lambda each: each.requested)
     commits = [each for each in found if COMPLETED_AS.get(each.action, each.action) in COMMIT_ACTIONS]
@@ -251,14 +249,14 @@ def _shown(session: Session) -> tuple[list[Instant], list[Instant]]:
 
 
 def take_archived_away(session: Session) -> int:
-    """What an archival that died, or a late put, left on the active timeline below what is archived is gone.
+    """Delete instants that a dead archival or a late put left on the active timeline; return their number.
 
-        t=0  A ends T=10 by its abort entry; B commits T=20; an archival takes it away; the log forgets T=10
-        t=1  a put of T=10's inflight file that was still on its way lands: it is the first active instant now, and readers take
-             B's files, which are younger and of no active commit, for those of a writer that died
+        t=0  A ends T=10 by its abort entry; B commits T=20; an archival takes T=20 away; the log forgets T=10
+        t=1  a delayed put of T=10's inflight file arrives: it is the first active instant now, and readers take B's files,
+             which are younger and of no active commit, for those of a dead writer
 
-    No archival goes past a pending instant or an open transaction, so a pending instant that is older than an archived
-    commit came after it.
+    No archival passes a pending instant or an open transaction, so a pending instant older than an archived commit appeared
+    after the archival.
     """
     if not session.history.begun():
         return 0
@@ -266,9 +264,9 @@ def take_archived_away(session: Session) -> int:
     first = min((each.requested for each in (*commits, *pending)), default="")
     try:
         archived = session.history.instants(first=first) if first else {}
-    except CorruptTableError:  # which `check` names; it must not keep anybody from cleaning
+    except CorruptTableError:  # `check` reports it; it must not block cleaning
         return 0
-    # No further than to the first that is not archived: who goes before an older one leaves a hole.
+    # Only up to the first commit that is not archived: deleting beyond an older one would leave a hole.
     gone = list(takewhile(lambda each: file_name(each) in archived, commits))
     over, there = {each.requested: each for each in archived.values() if each.action in COMMIT_ACTIONS}, {*commits}
     late = [over[each.requested] for each in pending if each.requested in over and over[each.requested] not in there]

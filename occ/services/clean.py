@@ -1,7 +1,7 @@
-"""Which file slices may go: those that no state worth keeping sees. Decided here, carried out in `services`.
+"""Cleaning: choose the file slices that no retained state sees. Decided here, carried out in `services`.
 
-A state is that of a moment, a completion time. Kept are those of the newest commits, of every open transaction's
-begin, of every reader's lease and of every savepoint. Whatever `build` shows at one of them stays.
+A state belongs to a moment, a completion time. Retained are the states of the newest commits, of each open transaction's
+begin, of each reader's lease and of each savepoint. A slice that `build` shows at one of them stays.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ RETAIN_COMMITS = 10
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What stays readable: the states of the newest ``commits``, and of the last ``hours``; where both are given, of both.
+    """The states that stay readable: those of the newest ``commits`` and of the last ``hours``, if both are given the union.
 
-    And the state before the first of these, but where 0 commits and no hours are asked for: then the newest state alone.
+    The state before the first of these stays too. With 0 commits and no hours only the newest state stays.
     """
 
     commits: int | None = RETAIN_COMMITS
@@ -51,16 +51,16 @@ class Retention:
 
     @property
     def newest_alone(self) -> bool:
-        """Whether no state stays but the newest, and those that somebody needs."""
+        """True if only the newest state stays, beside those in use."""
         return self.commits == 0 and self.hours is None
 
     @property
     def policy(self) -> str:
-        """Hudi's name of it."""
+        """Hudi's name of the policy."""
         return "KEEP_LATEST_BY_HOURS" if self.commits is None else "KEEP_LATEST_COMMITS"
 
     def earliest(self, completed_s: list[float], now_s: float) -> int:
-        """The index of the first commit whose state stays, of the times when commits completed, in that order."""
+        """Return the index of the first commit whose state stays; ``completed_s`` are ascending completion times."""
         firsts = []
         if self.commits is not None:
             firsts.append(len(completed_s) - self.commits)
@@ -71,7 +71,7 @@ class Retention:
 
 
 def find(session: Session, state: LogState, retention: Retention, leases: Iterable[Lease]) -> dict[str, Any] | None:
-    """The content of a clean as of that state of the log; None when nothing may go.
+    """Return the content of a clean as of that state of the log; None if nothing may go.
 
     ``leases`` must have been listed after the state was read.
     """
@@ -83,7 +83,7 @@ def find(session: Session, state: LogState, retention: Retention, leases: Iterab
     now_s = session.env.now()
     completed_s = [to_epoch_ms(each) / 1000 if is_time(each) else math.inf for each in completions]
     if retention.hours is not None and completed_s[-1] > now_s:
-        # Of a commit from the future nobody can tell by its time how old it is; when its instant was written, the store can.
+        # The time of a commit from the future (a skewed clock) does not give its age; the store's write time does.
         written = {entry.path: entry.mtime for entry in session.store.list(session.config.timeline_folder)}
         completed_s = [
             min(each, written.get(timeline.path(i), each)) if each > now_s else each
@@ -91,13 +91,13 @@ def find(session: Session, state: LogState, retention: Retention, leases: Iterab
         ]
     first = retention.earliest(completed_s, now_s)
     pinned = savepoints(session.store, timeline)
-    # The one before too: whoever reads the first one's changes needs it.
+    # One state more: a reader of the first commit's changes compares with the state before it.
     whole = first if retention.newest_alone else max(first - 1, 0)
     moments = set(completions[whole:])
-    moments |= set(state.open)  # T of a begin lies between what its snapshot holds and what it does not
+    moments |= set(state.open)  # T of a begin separates the commits in its snapshot from later ones
     moments |= {moment for lease in leases for moment in lease.moments(completions)}
     gone = superseded(list_data_files(session.store), timeline.view(whole=True), session.config, moments)
-    # By name: what another engine keeps is known by nothing else.
+    # By name: another engine's savepoint lists nothing else.
     kept = {(partition, name) for each in pinned for partition, names in each.files.items() for name in names}
     slices = {
         partition: left
@@ -111,9 +111,9 @@ def find(session: Session, state: LogState, retention: Retention, leases: Iterab
 
 
 def run(execution: Execution) -> None:
-    """Delete the files of a plan: those that still are of commits that the timeline knows, and of no slice of today.
+    """Delete the files of a plan that belong to commits on the timeline and to no current slice.
 
-    Both are true of all that is planned here, for good; but a log entry is no more than a file that others may write.
+    Our own plans name only such files. The check guards against a damaged or foreign log entry.
     """
     session = execution.session
     timeline, listing = session.timeline(), list_data_files(session.store)
@@ -129,7 +129,7 @@ def run(execution: Execution) -> None:
 
 
 def _forget_partitions(store: Store, left: set[str]) -> None:
-    """Key ranges of partitions without files go. Gone too early they cost their next reader some time."""
+    """Delete the key ranges of partitions without files. Deleting one too early only costs its next reader time."""
     wanted = {ranges_path(partition) for partition in left}
     for name in store.names(RANGES):
         if (path := f"{RANGES}/{name}") not in wanted:
@@ -137,17 +137,17 @@ def _forget_partitions(store: Store, left: set[str]) -> None:
 
 
 def superseded(listing: Listing, view: TimelineView, config: TableConfig, moments: Iterable[str]) -> set[str]:
-    """Paths of committed files that are seen at none of the moments."""
+    """Return the paths of committed files that are visible at none of the moments."""
     gone = {group for each in view.replacements for group in each.groups}
     files: list[BaseFile | LogFile] = [*listing.bases, *listing.logs]
     many = Counter(file.group for file in files)
-    # Of a file group with one file that nothing has replaced there is nothing to find.
+    # A file group with one file, and not replaced, has nothing superseded.
     bases = tuple(f for f in listing.bases if f.group in gone or many[f.group] > 1)
     logs = tuple(f for f in listing.logs if f.group in gone or many[f.group] > 1)
     suspects = Listing(bases, logs)
     counted = (f for f in files if f.group in gone or many[f.group] > 1)
-    # The history is read later than the timeline was listed: what has landed and been archived in between is seen at no
-    # moment of that listing, and is superseded by nothing (simulator, seed 970017745).
+    # The history is read after the timeline was listed: a commit that completed and was archived in between is visible at
+    # no moment of that listing, though nothing supersedes it (simulator, seed 970017745). So newer files are not candidates.
     moments = sorted(moments, reverse=True)
     newest = moments[0] if moments else ""
     found = {f.path for f in counted if (view.completion_of(f) or "~") <= newest}

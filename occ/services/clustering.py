@@ -1,7 +1,7 @@
-"""Clustering: the small files of a partition become few, and rows are laid out by columns. Executed with Arrow.
+"""Clustering: join the small files of a partition, and lay rows out by columns. Executed with Arrow.
 
-A file slice with log files gives its merged rows. Whoever appends to a file group of the plan waits for it or ends it, as
-whoever writes it anew does, so that no log file is left behind with a file group that is replaced.
+A file slice with log files contributes its merged rows. A writer that appends to or rewrites a file group of the plan waits
+for the plan or ends it, so no log file is left behind in a replaced file group.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from ..session import Session
     from .execution import Execution
 
-_TOGETHER = 8  # files whose rows are laid out together: each is read again for each new one
+_TOGETHER = 8  # files laid out together, at most: each of them is read once for each new file
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Files of less than ``small`` bytes are joined, to files of about ``target`` bytes."""
+    """File sizes in bytes: files smaller than ``small`` are joined into files of about ``target``."""
 
     small: int
     target: int
 
     @classmethod
     def asked(cls, small: int | None, target: int | None, table: FileSizes) -> Sizes:
-        """Those that somebody asks for; None: as the table's files are to be, and small is what lacks more than a sixth."""
+        """Return the requested sizes. Default: the table's target size; a file below five sixths of it is small."""
         target = _bytes(table.target if target is None else target, "target_bytes")
         return cls(5 * target // 6 or 1 if small is None else small, target)
 
@@ -68,10 +68,10 @@ def find(
     layout: Layout | None = None,
     but: Collection[FileGroupId] = (),
 ) -> dict[str, Any] | None:
-    """The content of a clustering plan on the table as it is; None when there are not two small files together.
+    """Return the content of a clustering plan on the present table; None if no partition has two small files.
 
-    With a layout also files that are not laid out so, whatever their size: several share their rows among them then. ``but``
-    are left.
+    A layout adds the files that do not have it, of any size; the rows of several are then redistributed. ``but``: file groups
+    to leave out.
     """
     if session.settings.bucket_count is not None:
         raise UnsupportedTableError(
@@ -117,18 +117,18 @@ def find(
 
 
 def _is_laid_out(session: Session, slice_: FileSlice, layout: Layout) -> bool:
-    """Whether the footer says so; whoever has written the file anew since says nothing."""
+    """Return whether the file's footer names this layout; a later rewrite of the file drops the note."""
     if slice_.logs:
         return False
     said = (session.footers.of(slice_.path, slice_.size).metadata or {}).get(NOTE.encode())
     try:
         return said is not None and bool(json.loads(said) == layout.said)
-    except ValueError:  # of whatever writer
+    except ValueError:  # a note of another writer
         return False
 
 
 def _joined(slices: list[FileSlice], most: int) -> list[list[FileSlice]]:
-    """The smallest first, together as long as they have no more bytes."""
+    """Return groups of slices of at most ``most`` bytes each, filled from the smallest slice on."""
     found: list[list[FileSlice]] = []
     size = 0
     for each in sorted(slices, key=lambda s: (s.total_size, s.file_id)):

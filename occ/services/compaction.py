@@ -1,12 +1,12 @@
-"""Compaction: the log files of a file group are merged into its next base file. For tables that one process can read.
+"""Compaction: merge the log files of a file group into its next base file. For tables that one process can read.
 
-    t=0  the plan names a slice: base file and log files, all that have completed
-    t=1  a writer of log files that had begun before completes one: its C is greater than the plan's T
-    t=2  the base file of the plan's T appears; readers put a log file of C >= T onto it, whatever its T
+    t=0  the plan names a slice: its base file and all completed log files
+    t=1  a writer that began earlier completes a log file: its C is greater than the plan's T
+    t=2  the base file of the plan's T appears; readers merge log files of C >= T onto it, whatever their T
 
-So a log file that completed before the plan's T and is not in the plan would be lost. T is greater than every time of
-the timeline, and right before the plan's entry and the commit, below the lock, the timeline is looked at once more:
-another engine's commit that the log does not know ends the compaction.
+So a log file that completed before the plan's T and is not in the plan would be lost. T is greater than every time on the
+timeline. Right before the plan's entry and before the commit, under the lock, the timeline is read again: another engine's
+commit that the log does not know ends the compaction.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def find(
     but: Collection[FileGroupId] = (),
     due: Callable[[FileSlice], bool] = lambda _slice: True,
 ) -> dict[str, Any] | None:
-    """The content of a compaction plan on the table as it is; None when no file group has log files. ``but`` are left.
+    """Return the content of a compaction plan on the present table; None if no file group has log files to compact.
 
-    ``due``: whether a slice with log files is to be compacted now.
+    ``but``: file groups to leave out. ``due``: returns whether a slice with log files is compacted now.
     """
     view = session.view()
     chosen = [each for each in free_slices(session, state, view, partitions, but) if each.logs and due(each)]
@@ -64,10 +64,10 @@ def find(
 
 
 def grown(content: Mapping[str, Any], completion: str, plain: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The plan with the log files of a commit of streams (C, metadata) that landed while it was made.
+    """Return the plan with the log files of a stream commit (C, metadata) that completed while the plan was made.
 
-    They wait for no lock, so a plan that had to be made anew for each of them might never be made. A plan that has been made
-    after all has them already, and must not have them twice: sums would. None where the commit has done more than append.
+    Streams take no lock, so a plan that restarted for each of their commits might never finish. Log files that the plan has
+    already are not added again, since sums would count them twice. Returns None if the commit did more than append.
     """
     stats = plain.get("stats", ())
     if "replaced" in plain or not all(stat.get("log_files") for stat in stats):
@@ -93,7 +93,7 @@ def run(execution: Execution) -> None:
     spec, parts = execution.file_spec(), list[Part]()
     for group in execution.content["groups"]:
         names = [*group["logs"], *([group["base"]] if group["base"] else ())]
-        times = dict(zip(group["logs"], group.get("completed", ()), strict=False))  # of streams alone
+        times = dict(zip(group["logs"], group.get("completed", ()), strict=False))  # only plans of streams have times
         (each,) = slices_of(group["partition"], names, times)
         parts.append(Rewrite(spec, each.partition, each.file_id, (each,), each, group.get("bytes")))
     execution.carry_out(parts)

@@ -1,4 +1,4 @@
-"""Transactions of table services: one that begins and commits at once, and one of the executions of a plan."""
+"""The transactions of table services: one that begins and commits at once, and the execution of a plan."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _NAMES = {
     "logcompaction": "compact_logs",
     "archive": "archive",
 }
-# When they are planned: others go by it, so they can neither lose nor be cancelled.
+# Services that are decided when they are planned: others rely on the plan, so it can neither lose nor be cancelled.
 DECIDED = frozenset({"clean", "archive"})
 
 
 class Service:
-    """A savepoint or a restore: says what it does by `settle`; leaving the block commits, an exception in it aborts."""
+    """A savepoint or a restore, as a context manager: `settle` it; leaving the block commits, an exception aborts."""
 
     def __init__(self, session: Session, name: str) -> None:
         changes = Staged(name)
@@ -52,15 +52,15 @@ class Service:
 
     @property
     def result(self) -> CommitResult | None:
-        """How it landed; None before that."""
+        """The committed result; None before."""
         return self._landing.result
 
     def settle(
         self, content: Content, *, undone: Iterable[str] = (), standing: Iterable[Landed] = (), named: str = ""
     ) -> None:
-        """What is to land: the content of its instant, the instants that leave with it, T that it is shown under.
+        """Set the content of the commit, the instants that it undoes, and the T that its instant is named by.
 
-        ``standing``: the newest batches then of sources whose newest leaves with them.
+        ``standing``: the newest remaining batches of the sources whose newest batch is undone.
         """
         self.attempt.require_open()
         self._changes.empty_too = True
@@ -68,7 +68,7 @@ class Service:
         self._content, self._undone, self._named, self._standing = content, tuple(undone), named, tuple(standing)
 
     def refuse_beside_archival(self) -> None:
-        """Raise `ConflictError` while an archival is decided and pending; from our begin entry on none is decided."""
+        """Raise `ConflictError` while an archival is pending; our begin entry keeps others from being decided."""
         attempt = self.attempt
         plans = [each for each in self.session.log.catch_up().open.values() if each.action == "archive"]
         if plans:
@@ -81,7 +81,7 @@ class Service:
             )
 
     def abort(self, reason: str) -> None:
-        """It has ended without landing."""
+        """End the transaction without a commit."""
         self._landing.abort(reason)
 
     def __enter__(self) -> Self:
@@ -114,15 +114,15 @@ def _content_entry(attempt: Attempt, kept: Content, undone: tuple[str, ...] = ()
 
 
 class Execution:
-    """One of perhaps several that execute the same plan, under its T. Leaving the block commits.
+    """One execution of a plan, under the plan's T; others may run at the same time. Leaving the block commits.
 
     Attributes:
-        attempt: at the plan; others may be under way.
-        content: of the plan.
-        workspace: for the files that it writes.
-        report: is told how far it has come.
+        attempt: this execution's attempt at the plan.
+        content: the plan's content.
+        workspace: collects the files that it writes.
+        report: counts the parts that are done.
 
-    ``runner`` does the parts of its work.
+    ``runner`` does the parts of the work.
     """
 
     def __init__(
@@ -159,26 +159,26 @@ class Execution:
 
     @property
     def result(self) -> CommitResult | None:
-        """How the plan landed, by whichever execution; None before that."""
+        """The committed result, of whichever execution committed; None before."""
         return self._landing.result
 
     @property
     def mine(self) -> bool:
-        """After the commit, whether it was this execution that landed."""
+        """True, after the commit, if this execution appended it."""
         return self._landing.appended
 
     def check(self) -> None:
-        """Raise `RolledBackError` when somebody else has executed or cancelled the plan."""
+        """Raise `RolledBackError` if the plan has been executed or cancelled elsewhere."""
         self.attempt.check()
 
     def file_spec(self) -> FileSpec:
-        """What the files that it writes have in common; they have the table's columns of the plan's time."""
+        """Return the facts that its files share; they have the table's columns as of the plan."""
         schema = self.workspace.schema
         assert schema is not None, "nothing is planned for a table without one"
         return self.workspace.file_spec(schema)
 
     def carry_out(self, parts: Sequence[Part]) -> None:
-        """All parts are done, by whom the caller has chosen, and their files are staged."""
+        """Run all parts with the caller's runner, and stage their files."""
 
         def done() -> list[WriteStat]:
             stats: list[WriteStat] = []
@@ -192,7 +192,7 @@ class Execution:
             self.workspace.add(self.attempt.seen(done))
 
     def delete_files(self, known: Callable[[str], bool]) -> None:
-        """The files of a clean are gone, those that are ``known`` to be superseded. They may have been deleted before."""
+        """Delete the files of a clean that are ``known`` to be superseded; idempotent. Others are logged and left."""
         self.workspace.changes.named = groups_of(self.content)
         parts = []
         for path in paths_of(self.content):
@@ -229,7 +229,7 @@ class Execution:
 
 
 def end_plan(session: Session, plan: Begin, reason: str) -> bool:
-    """A pending plan is over and what its executions left is deleted. False when it has landed or ended meanwhile."""
+    """End a pending plan and delete the files of its executions. Returns False if it has committed or ended already."""
     me = session.env.process()
 
     def build(state: LogState) -> LogEntry | None:

@@ -1,7 +1,7 @@
-"""In which order a clustering lays rows out: sorted by columns, or along a z-curve through them.
+"""The row order of a clustering: sorted by columns, or along a z-curve through them.
 
-Sorted rows serve conditions on the first column; the z-curve serves conditions on each of them, less well. Both go by the
-ranks of the values, so that each column counts alike, whatever its type and however its values are spread. Nulls are last.
+Sorted rows serve conditions on the first column; the z-curve serves conditions on each column, less well. Both use the ranks
+of the values, so that columns count alike whatever their types and distributions. Nulls are last.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LINEAR, Z_ORDER = "linear", "z-order"  # the words of Apache Hudi's hoodie.layout.optimize.strategy
-NOTE = "lakelatch.layout"  # in a file's footer: by what its rows are laid out
-_BITS = 63  # of a place on the curve
-_BITS_OF_ONE = 21  # more than row groups could tell apart
+NOTE = "lakelatch.layout"  # the footer entry that names the layout of a file's rows
+_BITS = 63  # bits of a position on the curve
+_BITS_OF_ONE = 21  # bits of one column, at most: finer than row groups can separate
 _COLUMNS_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Rows are laid out by these columns, the most important first."""
+    """A layout by these columns, the most important first."""
 
     by: tuple[str, ...]
     curve: str = LINEAR
 
     @classmethod
     def asked(cls, sort_by: Iterable[str] | str | None, curve: str) -> Layout | None:
-        """What a caller has asked for; None: rows stay in the order in which they are."""
+        """Validate a caller's layout; None: rows keep their order."""
         if curve not in (LINEAR, Z_ORDER):
             raise ConfigError(f"layout={curve!r} is neither {LINEAR!r} nor {Z_ORDER!r}; nothing was planned")
         if sort_by is None:
@@ -53,7 +53,7 @@ class Layout:
 
     @classmethod
     def planned(cls, content: Mapping[str, Any]) -> Layout | None:
-        """What a plan says."""
+        """Read the layout of a plan; None if it has none."""
         said = content.get("layout")
         if said is None:
             return None
@@ -65,7 +65,7 @@ class Layout:
 
     @property
     def said(self) -> dict[str, Any]:
-        """As plans say it, and footers by `NOTE`."""
+        """The layout in JSON form, for plans and for the footer entry `NOTE`."""
         return {"by": [*self.by], "curve": self.curve}
 
     def refuse(self, schema: pa.Schema, url: str) -> None:
@@ -81,7 +81,7 @@ class Layout:
                 raise InputError(f"{url} cannot be sorted by {name!r}: {kind} has no order", column=name)
 
     def order(self, rows: pa.Table) -> npt.NDArray[np.int64]:
-        """The numbers of the rows in the order of the layout; rows with equal values stay as they are."""
+        """Return the row numbers in the order of the layout; rows with equal values keep their order."""
         ranks = [_ranks(rows.column(name)) for name in self.by]
         if self.curve == LINEAR or len(ranks) == 1:
             return np.lexsort(ranks[::-1])
@@ -89,16 +89,16 @@ class Layout:
 
 
 def _ranks(column: Any) -> npt.NDArray[np.uint64]:
-    """The place of each value among the different ones, from 0 on."""
+    """The rank of each value among the distinct ones, from 0 on."""
     import pyarrow.compute as pc
 
     return np.asarray(pc.rank(column, sort_keys="ascending", tiebreaker="dense")).astype(np.uint64) - np.uint64(1)
 
 
 def _on_curve(ranks: list[npt.NDArray[np.uint64]]) -> npt.NDArray[np.uint64]:
-    """The bits of all ranks in turns, the highest bit of the first one first.
+    """Interleave the bits of all ranks, the highest bit of the first one first.
 
-    Each is stretched to the same number of bits before, so that a column of few values counts as much as one of many.
+    Each is first scaled to the same number of bits, so that a column of few values counts as much as one of many.
     """
     bits = min(_BITS // len(ranks), _BITS_OF_ONE)
     places = np.zeros(len(ranks[0]), np.uint64)

@@ -1,16 +1,16 @@
-"""Log compaction: the oldest log files of a slice are merged into one log file, and the base file stays. For one process.
+"""Log compaction: merge the oldest log files of a slice into one log file; the base file stays. For one process.
 
-    t=0  logs of T=1, 2, 3 on a base file; a writer has begun with T=4, and has not landed
-    t=1  the plan names 1, 2, 3: all that are older than every writer who may still land
-    t=2  the writer lands a log file of T=4
-    t=3  the log file of the plan's T=5 appears, which says that it stands for 1, 2, 3; readers apply it in the place of 3, then 4
+    t=0  logs of T=1, 2, 3 on a base file; a writer has begun with T=4, and has not committed
+    t=1  the plan names 1, 2, 3: all that are older than every writer that may still commit
+    t=2  the writer commits a log file of T=4
+    t=3  the log file of the plan's T=5 appears and says that it replaces 1, 2, 3; readers apply it in 3's place, then 4
 
-Readers order log files by T. A log file that lands after the plan with a smaller T than one that the plan names would count
-as older than all that was merged, though some of it is older, and its rows would be lost. So a plan names no log file whose T is
-not smaller than that of every open writer. Writers wait for nothing and lose nothing by it, and what one long writer keeps
-from this log compaction falls to the next one.
+Readers order log files by T. A log file committed after the plan, with a smaller T than one that the plan names, would count as
+older than the whole merged file, though part of that is older still, and its rows would be lost. So a plan names only log files
+whose T is smaller than that of every open writer. Writers neither wait nor lose; log files that a long writer holds back are
+left to the next log compaction.
 
-The log files that were merged stay until the slice is compacted and cleaned: Hudi's readers count a log compaction
+Merged log files stay until the slice is compacted and cleaned: Hudi's readers count a log compaction
 only beside one of them. Readers of this library do not open them.
 """
 
@@ -47,9 +47,9 @@ def checked(min_logs: int) -> int:
 def find(
     session: Session, state: LogState, min_logs: int, partitions: Iterable[str] | None, damaged: Damaged
 ) -> dict[str, Any] | None:
-    """The content of a plan on the table as it is; None when no file slice has so many log files to merge.
+    """Return the content of a plan on the present table; None if no file slice has so many log files to merge.
 
-    Those whose log files cannot be read are ``damaged``, and left.
+    File groups whose log files cannot be read are added to ``damaged`` and left out.
     """
     if session.streams or session.config.for_streams:
         raise UnsupportedTableError(
@@ -58,7 +58,8 @@ def find(
             table=session.url,
             feature="streams",
         )
-    bound = _bound(session, state)  # before the view, so that what is open now and lands before the view is in it
+    # Before the view: a writer that is open now and commits before the view is read is in the view, and above the bound.
+    bound = _bound(session, state)
     view = session.view()
     groups: list[dict[str, Any]] = []
     chosen: list[str] = []
@@ -92,9 +93,9 @@ def find(
 
 
 def _bound(session: Session, state: LogState) -> str:
-    """What a plan names has a T below this one: every writer who may still land has this T or a larger one.
+    """The T below which a plan may name log files: each writer that may still commit has this T or a larger one.
 
-    Those that begin from now on have a larger T than all that the state has seen.
+    Later writers get a larger T than all in the state.
     """
     mine = {begin.instant for begin in list(state.open.values()) if kind_of(begin.operation) in INGESTION}
     others = {
@@ -106,7 +107,7 @@ def _bound(session: Session, state: LogState) -> str:
 
 
 def stands_beside(content: Mapping[str, Any], instant: str, groups: Collection[FileGroupId]) -> bool:
-    """Whether a plan may stay as it is though a commit of this T has landed since, which only appended to these groups of it."""
+    """Return whether a plan stays valid beside a later commit of this T that only appended to these groups of it."""
     named = [
         log.instant
         for group in content["groups"]
@@ -117,14 +118,14 @@ def stands_beside(content: Mapping[str, Any], instant: str, groups: Collection[F
 
 
 def _merged_of(session: Session, each: FileSlice, bound: str, min_logs: int) -> frozenset[str]:
-    """T of the log files of a slice that are merged, those of which an earlier log compaction was made too; or none of them."""
+    """T of the slice's log files to merge, with the inputs of earlier log compactions; empty if too few."""
     there = {log.instant for log in each.logs}
     merged: set[str] = set()
     count = 0
     for instant, before in standing(session.store, each.logs).items():
         newest = instant if before is None else max(before)
         if newest >= bound:
-            if before is not None:  # what is older than it must not be merged without it
+            if before is not None:  # older log files must not be merged without it
                 return frozenset()
             break
         count += 1
@@ -144,12 +145,12 @@ def run(execution: Execution) -> None:
 
 @dataclass(frozen=True, slots=True)
 class MergedLogs:
-    """A part of a plan: some log files of a slice become one.
+    """A part of a plan: merge some log files of a slice into one.
 
     Attributes:
-        spec: of the plan's execution.
-        slice: its log files are those that the plan names.
-        bytes: as of `Part`.
+        spec: the spec of the plan's execution.
+        slice: a slice with only the log files that the plan names.
+        bytes: see `Part`.
     """
 
     spec: FileSpec
@@ -157,7 +158,7 @@ class MergedLogs:
     bytes: int | None
 
     def run(self) -> list[WriteStat]:
-        """Write it, unless nothing is left of them."""
+        """Write the merged log file; a no-op if nothing is left to write."""
         spec, logs = self.spec, self.slice.logs
         changes = merged_logs(spec.store, spec.config, logs)
         if changes.rows is None and not changes.deletes:
@@ -179,7 +180,7 @@ class MergedLogs:
 def _delete_up_to(
     writer: LogFileWriter, logs: Sequence[LogFile], deletes: Sequence[tuple[str, Any]], spec: FileSpec
 ) -> None:
-    """A delete that had an ordering value keeps it."""
+    """Write the deletes with ordering values, which they keep."""
     try:
         if any(value is None or (isinstance(value, tuple) and None in value) for _, value in deletes):
             raise InputError("a deleted row has no ordering value")

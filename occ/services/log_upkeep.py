@@ -1,4 +1,4 @@
-"""Which log files a round of services merges into base files, and which into one another."""
+"""The choice between compaction and log compaction for each slice in a round of services."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from ..session import Session
     from .archive import Keep
 
-# A log compaction writes the log files once more, a compaction the base file too.
+# A log compaction rewrites only the log files, a compaction the base file too.
 _CHEAPER = 10
 
 
 def compaction_due(session: Session, keep: Keep) -> Callable[[FileSlice], bool]:
-    """Whether a file slice with log files is compacted now; else its log files are merged once they are many.
+    """Return the test whether a slice with log files is compacted now; others get a log compaction once they have many.
 
-    It is compacted where a log compaction would not be `_CHEAPER` times cheaper, by the bytes on disk: of all log files, also
-    of those that were merged, since they lie there until then. And where its oldest log file keeps an archival with these
-    bounds waiting, so that no slice is forgotten. Tables with streams know no log compaction, so there each is.
+    A slice is due if a log compaction would not be `_CHEAPER` times cheaper, by bytes on disk: those of all log files, also
+    of merged ones, which stay until the compaction. It is also due if its oldest log file blocks an archival with these bounds,
+    so that no slice is forgotten. Tables with streams have no log compaction: each slice is due.
     """
     if session.streams or session.config.for_streams:
         return lambda _slice: True

@@ -1,7 +1,7 @@
-"""The parts that the work of a plan consists of: each knows all that it needs, so that any process may do it.
+"""The parts of a plan's work: each is self-contained, so that any process can run it.
 
-A part writes the same files with the same rows under the same names wherever it runs, and however often. Whoever executes
-a plan hands its parts to a `Runner`: this process, one after another, or tasks of Spark.
+A part is idempotent: it writes the same files with the same rows under the same names wherever and however often it runs.
+An execution hands its parts to a `Runner`: this process, one after another, or tasks of Spark.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Executing(Protocol):
-    """The execution of a plan, as a runner sees it: its T, its service's name, its table."""
+    """The runner's view of an execution: the plan's T, the service's name, the table."""
 
     @property
     def instant(self) -> str: ...
@@ -35,24 +35,24 @@ class Part(Protocol):
 
     @property
     def bytes(self) -> int | None:
-        """Of the files that it reads, as a measure of its work; None where the plan does not tell."""
+        """The bytes that it reads, as a measure of its work; None if the plan does not say."""
 
     def run(self) -> list[WriteStat]:
-        """Do it; returns the files that it wrote."""
+        """Do the work and return the files that were written."""
 
 
-# Does all parts, in any order; yields for each, when it is done, what it returned.
+# Runs all parts, in any order; yields the result of each when it is done.
 Runner = Callable[[Executing, Sequence[Part]], Iterable[list[WriteStat]]]
 
 
 def one_by_one(_execution: Executing, parts: Sequence[Part]) -> Iterator[list[WriteStat]]:
-    """The runner of a process that does everything itself."""
+    """Run the parts one after another in this process."""
     for part in parts:
         yield part.run()
 
 
 def refuse_no_runner(runner: object) -> None:
-    """Raise `ConfigError` for what cannot be called."""
+    """Raise `ConfigError` if the runner cannot be called."""
     if not callable(runner):
         raise ConfigError(
             f"runner={runner!r} cannot be called; leave it out, or use the methods of SparkTable; nothing was planned"
@@ -61,7 +61,7 @@ def refuse_no_runner(runner: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """A data file goes, which may have gone before."""
+    """The deletion of a data file; idempotent."""
 
     store: Store
     path: str

@@ -1,4 +1,4 @@
-"""Reading one state of the table whose files stay: a reader's lease, the view that it covers, and proof that it held."""
+"""Reading one state of the table whose files stay: a reader's lease, the view it covers, and the check that it held."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @suggesting
 class PinnedView:
-    """One state of the table whose files stay while the block lasts. Made by `Table.pinned`.
+    """One state of the table whose files stay while the block lasts; made by `Table.pinned`.
 
-    It pickles: other processes read the same state, as long as the block lasts here.
+    It pickles: other processes can read the same state while the block lasts here.
 
     Attributes:
-        view: snapshot and schema.
-        completion: the newest completion time that it holds; the checkpoint of an incremental reader.
+        view: the snapshot and schema.
+        completion: the newest completion time in it; the checkpoint of an incremental reader.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class PinnedView:
         where: Any = None,
         partitions: Iterable[Partition] | None = None,
     ) -> Scan:
-        """Rows of this state, as `Table.read`. What reads the scan raises as `check`, and belongs into the block."""
+        """Return rows of this state, as `Table.read`. Read the scan inside the block; reading raises as `check`."""
         return scan_view(
             self._session,
             self.view,
@@ -67,13 +67,13 @@ class PinnedView:
         self.check()
 
     def check(self) -> None:
-        """Whatever was read before this call was read whole.
+        """Confirm that all reads before this call were complete.
 
         Raises:
-            LockLostError: the lease has ended because its beats had stopped, so files may be gone; read again.
+            LockLostError: the lease ended because its beats stopped, so files may be gone; read again.
             InputError: this past state was cleaned away while the reader began.
         """
-        if self._past:  # a cleaning that was being decided when the lease was put does not know of it
+        if self._past:  # a clean that was being decided when the lease was put did not see the lease
             refuse_cleaned(self._session, as_of_completion=self.completion)
         if self._beating.lost:
             raise LockLostError(
@@ -95,7 +95,7 @@ def pinned(session: Session, *, as_of_completion: str | None) -> Iterator[Pinned
     if as_of_completion is not None:
         shown = [each.completed or each.requested for each in session.timeline().commits]
         if as_of_completion > max([last.completion if last else EARLIEST, *shown]):
-            as_of_completion = None  # a lease at a moment to come would keep the state of then, and not this one
+            as_of_completion = None  # a lease at a future moment would keep that moment's state, not this one
     env, past = session.env, as_of_completion is not None
     known = as_of_completion or (last.completion if last else EARLIEST)
     try:

@@ -1,17 +1,17 @@
-"""Restore: the table goes back to the state of a commit, and what landed after that is taken back for good.
+"""Restore: return the table to the state of a commit, and undo all later commits for good.
 
-    begin    from here on nobody lands: whoever reads this entry waits, and loses once the restore has landed
-             a clean or archival that is decided and pending is executed first
-    check    the state is whole and goes with the settings; no savepoint stands on what is taken back
-    commit   the log says which instants are undone: nobody publishes them again
+    begin    blocks commits: a writer that reads this entry waits, and loses once the restore has committed;
+             pending cleans and archivals, being decided, are executed first
+    check    the state is whole and fits the settings; no undone commit has a savepoint
+    commit   the log names the undone instants: nobody publishes them again
     publish  the undone instants leave the timeline, the newest first; `T_C.restore` appears when all are gone
-    sweep    their files go last, and only when no reader's lease is older
+    sweep    their files go last, and only if no reader's lease is older
 
-A restore does not wait for open writers and does not end them: they find it at their commit. It is short, because
-nothing is written. Only its commit entry takes anything back; one that dies before that has changed nothing.
+A restore neither waits for open writers nor ends them: they find it at their commit. It is short, because it writes no
+data. Only its commit entry undoes anything; a restore that dies earlier has changed nothing.
 
-A publisher that was asleep may put an undone instant on the timeline once more. It is taken back by whoever reads on or
-opens the table next (`Publisher.reconcile`), and its files are gone.
+A stalled publisher may put an undone instant on the timeline again. The next process that reads on or opens the table
+removes it (`Publisher.reconcile`); its files are gone.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _log = logging.getLogger("lakelatch.restore")
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A restore that has landed.
+    """A committed restore.
 
     Attributes:
         instant: T of the commit whose state the table has now.
-        completion: C of the restore; None when there was nothing to take back.
-        undone: requested times of the commits that were taken back, the newest first.
-        files: how many data files were deleted; the rest goes with a later cleaning, because a reader may need it.
+        completion: C of the restore; None if there was nothing to undo.
+        undone: requested times of the undone commits, the newest first.
+        files: number of data files deleted; a later cleaning deletes files that a reader may still need.
     """
 
     instant: str
@@ -69,11 +69,11 @@ def restore(session: Session, instant: str, leases: Leases) -> Restored:
     files = 0
     try:
         for begin in list(session.log.catch_up().open.values()):
-            # It never lands, and ingestion would wait for it.
+            # The restore has doomed this plan, and ingestion would wait for it.
             if begin.action in COMPLETED_AS and begin.instant < completion:
                 end_plan(session, begin, f"a restore to {instant} stands alone")
         files = remove_undone(session, leases)
-    except LakeLatchError:  # it has landed; the next cleaning finds what is left
+    except LakeLatchError:  # the restore is committed; the next cleaning deletes the rest
         _log.warning(
             "%s: the restore to %s has landed, but its files are still there", session.url, instant, exc_info=True
         )
@@ -96,8 +96,8 @@ def _restore(session: Session, instant: str) -> tuple[str | None, tuple[str, ...
 
 
 def _to_take_back(session: Session, instant: str) -> tuple[Instant, tuple[Instant, ...]]:
-    """The commit to go back to, and those after it, the oldest first."""
-    timeline = session.timeline()  # of every commit before the begin slot, and nothing lands after it
+    """Return the commit to go back to, and the later ones, the oldest first."""
+    timeline = session.timeline()  # complete: it has each commit before the begin slot, and none can follow
     target = commit_at(session, timeline, instant)
     commits = timeline.commits
     later = commits[commits.index(target) + 1 :]
@@ -107,7 +107,7 @@ def _to_take_back(session: Session, instant: str) -> tuple[Instant, tuple[Instan
 
 
 def _standing(session: Session, target: Instant, later: tuple[Instant, ...]) -> tuple[Landed, ...]:
-    """The newest batches in the state of the target, of those sources whose newest is taken back."""
+    """The newest batches, in the target's state, of the sources whose newest batch is undone."""
     taken = {each.requested for each in later}
     sources = [each.batch.source for each in session.log.state.batches if each.instant in taken]
     completed = target.completed or target.requested
@@ -136,7 +136,7 @@ def _refuse_to_lose(session: Session, timeline: Timeline, target: Instant, later
         if COMPLETED_AS.get(i.action, i.action) in COMMIT_ACTIONS and i.requested not in taken
     ]
     if min(taken) < min(left):
-        # Files older than the first active instant count as an archived commit's, whoever wrote them.
+        # Files older than the first active instant count as an archived commit's, so the undone ones would stay visible.
         raise UnsupportedTableError(
             f"{session.url}: {min(taken)} cannot be taken back, because it was requested before every commit that stays on "
             "the timeline; restore to an earlier commit",
@@ -149,7 +149,7 @@ def _refuse_to_lose(session: Session, timeline: Timeline, target: Instant, later
 
 
 def _refuse_broken_rules(session: Session, target: Instant, then: View) -> None:
-    """Raise when that state breaks what the settings say by now: they were compared with the rows of a later one."""
+    """Raise if the target's state breaks today's settings, which were only checked against later rows."""
     settings, schema, slices = session.settings, then.arrow_schema(), then.snapshot.file_slices()
     if schema is not None:
         _refuse_lacking(session, target, schema)
@@ -161,7 +161,7 @@ def _refuse_broken_rules(session: Session, target: Instant, then: View) -> None:
     for constraint in settings.unique_constraints:
         refuse_repeated(session, constraint, slices, next_)
     if settings.bucket_count is not None:
-        # What stands now was compared when the number of buckets was set, or written since.
+        # Present files were checked when the number of buckets was set, or written since.
         there = {path for each in session.snapshot().file_slices() for path in each.paths}
         brought = (each for each in slices if not each.paths <= there)
         refuse_misplaced(session.store, session.config, brought, settings.bucket_count)
@@ -188,7 +188,7 @@ def _refuse_lacking(session: Session, target: Instant, schema: pa.Schema) -> Non
 
 
 def _refuse_incomplete(session: Session, timeline: Timeline, target: Instant) -> None:
-    """Every file that the commits of the active timeline tell of that state must be there."""
+    """Raise `CorruptTableError` if a file is missing that the active timeline names in the target's state."""
     commits = timeline.completed_by(completed=target.completed)
     then = Snapshot().after_all((timeline.metadata(i).to_json(), *i.order[::-1]) for i in commits)
     there = {file.path for file in data_files(list_data_files(session.store))}
@@ -202,15 +202,12 @@ def _refuse_incomplete(session: Session, timeline: Timeline, target: Instant) ->
 
 
 def remove_undone(session: Session, leases: Leases) -> int:
-    """Delete the data files of commits that restores have taken back, unless an older reader may need them.
-
-    Safe to repeat, by anybody. Returns the number of data files deleted.
-    """
+    """Delete the data files of undone commits, unless an older reader may need them; return their number. Idempotent."""
     timeline = read_timeline(session.store, session.config)
     undone = timeline.taken_back()
     newest = max((i.completed or i.requested for i in timeline.completed if i.action == "restore"), default="")
     for each in timeline.commits:
-        # Put back by a publisher who was asleep during the restore.
+        # A publisher that stalled during the restore may have put it back.
         if each.requested in undone and session.store.delete(timeline.path(each)) is Outcome.UNKNOWN:
             return 0
     if not undone or any(lease.at < newest for lease in leases.alive(timeout_s=session.settings.heartbeat_timeout_s)):

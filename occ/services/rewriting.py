@@ -1,6 +1,6 @@
-"""What compaction and clustering share: file slices that nobody else rewrites, and their rows written anew.
+"""The common ground of compaction and clustering: choose file slices that no other plan takes, and rewrite their rows.
 
-Memory of a part: a row group; of a slice with log files, or of rows that are laid out, those of the new file.
+Memory of a part: one row group; the rows of the new file where a slice has log files or rows are laid out.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _UNKNOWN: Mapping[str, str] = {}
 
 @dataclass
 class Damaged:
-    """File groups that a service leaves as they are, because a log file of theirs cannot be read; why, of the first one."""
+    """The file groups that a service skips because a log file cannot be read, and the error of the first one."""
 
     groups: set[FileGroupId] = field(default_factory=set)
     error: TableError | None = None
 
     def takes(self, error: TableError, group: FileGroupId) -> None:
-        """This file group is left."""
+        """Skip this file group."""
         self.groups.add(group)
         self.error = self.error or error
 
     def met(self, session: Session, content: Mapping[str, Any], error: TableError) -> bool:
-        """Whether an execution of this plan has failed for a log file, so that the rest is worth another plan.
+        """Return whether a log file made this plan's execution fail, so that another plan without it is worthwhile.
 
-        All file groups of the plan with torn log files are left then, so that there is one more plan, and not one for each.
+        Skips all file groups of the plan with torn log files at once, so that one more plan suffices.
         """
         found = LogFile.at(str(error.details.get("path", "")), 0)
         if found is None or found.group in self.groups or found.group not in groups_of(content):
@@ -59,7 +59,7 @@ class Damaged:
         return True
 
     def told(self, name: str, done: str) -> TableError | None:
-        """The error, after the service has done the rest."""
+        """Return the error to raise after the service has done the rest, or None."""
         if (error := self.error) is None:
             return None
         words = f"{str(error.args[0]).rstrip('.')}. Nothing else was held up: {name} {done} has landed"
@@ -80,9 +80,9 @@ def free_slices(
     partitions: Iterable[str] | None,
     but: Collection[FileGroupId] = (),
 ) -> list[FileSlice]:
-    """The file slices of these partitions (None: of all) that no pending plan names, ours or another engine's.
+    """Return the file slices of these partitions (None: of all) that no pending plan names, ours or another engine's.
 
-    ``but``: those of these file groups are left out too.
+    ``but``: more file groups to leave out.
     """
     taken = {g for begin in list(state.open.values()) if begin.plan for g in groups_of(held(session.store, begin.plan))}
     taken |= _planned_by_others(session) | set(but)
@@ -92,12 +92,12 @@ def free_slices(
 
 
 def _planned_by_others(session: Session) -> set[FileGroupId]:
-    """File groups in pending plans of another engine, which may execute them still, and would find their files gone."""
+    """The file groups in pending plans of another engine, which would later find their files gone."""
     timeline, found = session.timeline(), set()
     for each in timeline.pending:
         path = timeline.path(replace(each, state="requested"))
         if each.action not in COMPLETED_AS or session.log.outcome(each.requested) is not None:
-            continue  # the log has told of our own
+            continue  # our own plan: the caller has it from the log
         if not (stored := session.store.get(path)) or not stored.body:
             continue
         plan = decode_container(stored.body, "HoodieCompactionPlan", "HoodieRequestedReplaceMetadata", name=path)
@@ -109,7 +109,7 @@ def _planned_by_others(session: Session) -> set[FileGroupId]:
 
 
 def refuse_types(session: Session, schema: pa.Schema, verb: str) -> None:
-    """Raise `UnsupportedTableError` unless a base file of ours can hold the table's own types; it has those stored here."""
+    """Raise `UnsupportedTableError` unless our base files store the table's column types exactly."""
     try:
         stored = storable(schema, known=schema.names)
         other = [field.name for field in schema if not stored.field(field.name).type.equals(field.type)]
@@ -125,7 +125,7 @@ def refuse_types(session: Session, schema: pa.Schema, verb: str) -> None:
 
 
 def slices_of(partition: str, names: Iterable[str], completed: Mapping[str, str] = _UNKNOWN) -> list[FileSlice]:
-    """The file slices that these files of a plan make up, in the order of their file ids; ``completed``: C of log files."""
+    """Return the slices that these file names form, in the order of their file ids; ``completed``: C of log files."""
     bases: dict[str, BaseFile] = {}
     logs: dict[str, list[LogFile]] = {}
     for name in names:
@@ -145,13 +145,13 @@ def slices_of(partition: str, names: Iterable[str], completed: Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """A part of a plan: the rows of some slices become a new base file.
+    """A part of a plan: write the rows of some slices into a new base file.
 
     Attributes:
-        spec: of the plan's execution.
+        spec: the spec of the plan's execution.
         replaces: the slice whose file group gets its next version; None begins a group.
-        bytes: as of `Part`.
-        layout: the rows are laid out so, and of them the file gets its ``share``, (number, of how many).
+        bytes: see `Part`.
+        layout: the order of the rows; the file gets the ``share`` (number, of how many) of them.
     """
 
     spec: FileSpec
@@ -164,9 +164,9 @@ class Rewrite:
     share: tuple[int, int] = (0, 1)
 
     def run(self) -> list[WriteStat]:
-        """Write it. Raises `CorruptTableError` for a torn log file.
+        """Write the file. Raises `CorruptTableError` for a torn log file.
 
-        Readers leave the rest of one out, and written anew that would be final.
+        Readers skip the rest of a torn file; a rewrite without it would make that loss final.
         """
         old = self.replaces if self.replaces is not None and self.replaces.base else None
         writer = BaseFileWriter(
@@ -199,14 +199,14 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Some rows of a slice, with meta columns, so that an incremental reader does not see them again."""
+    """Some rows of a slice. They keep their meta columns, so that no incremental reader sees them again."""
 
     count: int
     rows: Callable[[], pa.Table]
 
 
 def _pieces(spec: FileSpec, slice_: FileSlice, columns: Sequence[str] | None = None) -> Iterator[_Piece]:
-    """The rows of a slice by row groups, in the types of the table; of one with log files all at once."""
+    """Yield the rows of a slice by row groups, in the table's types; with log files all at once."""
     schema = _columns(spec) if columns is None else pa.schema([spec.schema.field(name) for name in columns])
     if slice_.logs:
         rows = merged_rows(spec.store, spec.config, slice_, columns=columns, strict=True)
@@ -229,7 +229,7 @@ def _read(file: StoredParquet, number: int, names: list[str], schema: pa.Schema,
 def _laid_out(
     spec: FileSpec, slices: Sequence[FileSlice], layout: Layout, share: tuple[int, int]
 ) -> Iterator[pa.Table]:
-    """A share of the rows in the order of a layout. First its columns alone are read, then the rows of the share."""
+    """Yield a share of the rows in the order of a layout. Reads the layout's columns first, then the share's rows."""
     keys = [piece.rows() for each in slices for piece in _pieces(spec, each, layout.by)]
     order = layout.order(pa.concat_tables(keys)) if keys else np.zeros(0, np.int64)
     del keys
@@ -252,13 +252,13 @@ def _laid_out(
 
 
 def _long(schema: pa.Schema) -> pa.Schema:
-    """Texts of many row groups together may have more bytes than Arrow's short types count."""
+    """Widen texts to 64-bit offsets: many row groups together may exceed the 2 GiB of Arrow's short types."""
     longer = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
     return pa.schema([field.with_type(longer.get(field.type, field.type)) for field in schema])
 
 
 def in_columns(spec: FileSpec, rows: pa.Table) -> pa.Table:
-    """The rows with all columns of the table, meta columns first."""
+    """Return the rows with all columns of the table, meta columns first."""
     return widened(rows, _columns(spec))
 
 

@@ -1,4 +1,4 @@
-"""A round of services: each that is due runs, one after the other."""
+"""A round of services: run those that are due, one after the other."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Service = Callable[[], Executed | Archival | None]
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What a round of services has done. A service in none of the three was not due.
+    """The outcome of a round of services. A service in none of the three was not due.
 
     Attributes:
-        done: what the services did that were due, by their names: compact, compact_logs, cluster, clean, archive.
-        failed: the errors of those that failed; the next round tries them again.
-        not_begun: the services that were left, because the round was told to stop.
+        done: results by service name: compact, compact_logs, cluster, clean, archive.
+        failed: errors by service name; the next round tries these services again.
+        not_begun: the services left out because ``stop`` ended the round.
     """
 
     done: Mapping[str, Executed | Archival]
@@ -28,11 +28,11 @@ class Round:
 
 
 def run_round(services: Mapping[str, Service], stop: Callable[[], bool]) -> Round:
-    """Run the services in their order. After one that fails the next ones still run.
+    """Run the services in their order; one that fails does not stop the next ones.
 
     Args:
         services: each returns None, or an archival of nothing, when it is not due.
-        stop: asked before each service; what it raises ends the round.
+        stop: called before each service; True or an exception ends the round.
     """
     done: dict[str, Executed | Archival] = {}
     failed: dict[str, LakeLatchError] = {}

@@ -1,10 +1,10 @@
-"""Savepoints: a state of the table that cleanings keep until somebody deletes its savepoint.
+"""Savepoints: a savepoint keeps a state of the table from cleanings until it is deleted.
 
-    begin    the log knows of it
-             every clean or archival that is decided and pending is executed first: what it takes cannot be kept any more
-    check    the state is whole: no clean has been decided that takes from it
-    commit   loses against a clean of the same file groups that has been decided meanwhile, and looks again
-    publish  `T_C.savepoint`, T being that of the commit whose state it is, as in Hudi
+    begin    announces it in the log;
+             pending cleans and archivals are executed first: their files can no longer be kept
+    check    the state is whole: no clean has been decided that deletes from it
+    commit   loses against a clean of the same file groups decided meanwhile, and retries
+    publish  `T_C.savepoint`, with T of the commit whose state it is, as in Hudi
 
 Source: Apache Hudi's savepoints; `HoodieSavepointMetadata`.
 """
@@ -51,7 +51,7 @@ def _savepoint(session: Session, instant: str | None, comment: str) -> Savepoint
         txn.settle({"slices": files, "by": session.writer, "comment": comment}, named=commit.requested)
     assert txn.result is not None
     shown = Instant(commit.requested, "savepoint", "completed", txn.result.completion)
-    # Not read back: it has landed also when its instant could not be published yet.
+    # Not read back: it is committed even if its instant could not be published yet.
     return Savepoint(commit.requested, moment, shown, session.writer, comment, to_epoch_ms(txn.attempt.instant), files)
 
 
@@ -71,7 +71,7 @@ def _delete(session: Session, instant: str) -> None:
 
 
 def commit_at(session: Session, timeline: Timeline, instant: str | None) -> Instant:
-    """The completed commit with that T in 17 digits, the newest one for None; `InputError` for another."""
+    """Return the completed commit with that T in 17 digits (None: the newest); raise `InputError` if there is none."""
     commits = timeline.commits
     found = commits[-1:] if instant is None else [each for each in commits if same_time(each.requested, instant)]
     if not found:
@@ -87,7 +87,7 @@ def commit_at(session: Session, timeline: Timeline, instant: str | None) -> Inst
 
 
 def again(session: Session, attempt: Callable[[], T]) -> T:
-    """Run a short service until it does not lose, a few times at most."""
+    """Run a short service, and retry a few times if it loses a conflict."""
     for number in range(_ATTEMPTS):
         try:
             return attempt()

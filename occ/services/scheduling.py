@@ -1,21 +1,21 @@
-"""Table services: what is planned, who executes it, and how many may.
+"""Table services: planning, execution by one or several processes, cancelling.
 
-    schedule   a plan is computed on a static view, at a slot of the log; under the lock it is looked at once more and
-               begin(T) is appended with it: from here on it is decided, and never changes
-               then the requested instant, whole in one write
-    execute    by anybody, by several at once, also when the scheduler has died; each has the heartbeat of T
-               candidates are all commits from the slot that the plan was computed at
-               commit(T, C): one of the executions lands, the others are told so
-    cancel     abort(T) first, then what its executions left goes
+    schedule   compute a plan on a static view, at a slot of the log; under the lock, check it against newer entries and
+               append begin(T) with it: the plan is decided and never changes;
+               then write the requested instant, in one piece
+    execute    in any process, in several at once, even if the scheduler has died; each keeps the heartbeat of T;
+               candidates are all commits from the slot that the plan was computed at;
+               commit(T, C): one of the executions commits, the others report its result
+    cancel     append abort(T), then delete the files of its executions
 
-A plan for others lives without a heartbeat, because nobody may be at work on it; silence ends it only for a writer that
-has to wait for it (`FailedWriteCleaner.end_if_left`). One that its maker executes at once (`perform`) lives as long as
-somebody works on it, as any transaction does. Two executions write the same files under the same names, so the second
-one meets those of the first and deletes nothing.
+A plan for others has no heartbeat, because perhaps nobody works on it; silence ends it only when a writer has to wait for
+it (`FailedWriteCleaner.end_if_left`). A plan that its maker executes at once (`perform`) lives while somebody works on it,
+like any transaction. Two executions write the same files under the same names, so the second one meets those of the first
+and deletes nothing.
 
-**A clean is decided when it is planned.** Its files may be deleted as soon as the begin entry stands, by whoever comes:
-no state worth keeping sees them, and none that comes later can. What began before the plan's slot is in its state of the
-log, or has put a lease before the leases were listed; what begins after it sees the newest slices, which stay.
+**A clean is decided when it is planned.** Any process may delete its files once the begin entry is in the log: no retained
+state sees them, and no later one can. A reader that began before the plan's slot is in its state of the log, or put a lease
+before the leases were listed; one that begins afterwards sees the newest slices, which stay.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ _RUN: dict[str, Callable[[Execution], None]] = {
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """A plan that has been executed.
+    """An executed plan.
 
     Attributes:
         instant: its requested time T.
         completion: its completion time C.
-        files: how many data files it deleted or read, or instants it archived.
-        by: the writer whose execution landed.
-        mine: whether that was this one.
+        files: number of data files it deleted or read, or of instants it archived.
+        by: the writer whose execution committed.
+        mine: True if that was this execution.
     """
 
     instant: str
@@ -84,28 +84,28 @@ class Executed:
 
 
 class _Stale(Exception):
-    """What a plan was computed on has changed."""
+    """The state that a plan was computed on has changed."""
 
 
 def schedule(session: Session, name: str, find: Find, *, executes: bool = False) -> Begin | None:
-    """Compute a plan and put it into the log; None when there is nothing to do.
+    """Compute a plan and append it to the log; return None if there is nothing to do.
 
     Args:
-        name: of the service.
-        find: gives the content of the plan as of a state of the log, or None.
-        executes: this process will execute it now, and beats for it when this returns; `execute` announces it.
+        name: the service.
+        find: returns the content of the plan as of a state of the log, or None.
+        executes: this process executes the plan next and already beats for it; `execute` announces it.
 
     Raises:
-        ConflictError: what it was computed on changed again and again.
+        ConflictError: the table changed under the plan at every attempt; nothing was written, a retry is safe.
     """
-    # Another engine's log file that completed before the plan and is not in it would be lost, whoever executes it.
+    # Compactions re-read the timeline: another engine's log file that completed before the plan and is not in it would be lost.
     compacts = SERVICES[name].action in COMPLETED_AS and session.config.merge_on_read
     last: _Stale | None = None
     for _ in range(_ATTEMPTS):
         follower = session.log.follow(Follower())
         try:
             state, slot = session.log.catch_up(), session.log.next_slot
-            session.publish_last()  # the timeline shows every commit before that slot
+            session.publish_last()  # so that the timeline shows each commit before that slot
             content = _found(session, find, state, follower)
             if content is None:
                 return None
@@ -157,7 +157,7 @@ def _entry(
         planned: Content = content
         if not follower.complete:
             raise _Stale("the commit log was made anew")
-        if slot < session.log.first_slot:  # which may be pruned while nothing open needs it
+        if slot < session.log.first_slot:  # the log may be pruned, since no open entry holds this slot yet
             raise _Stale("the commit log has gone on to another epoch")
         for other in state.open.values():
             if kind_of(other.operation) is Kind.RESTORE or (name, other.action) == ("archive", "savepoint"):
@@ -184,11 +184,9 @@ def _entry(
 
 
 def _beside(session: Session, name: str, planned: Content, groups: frozenset[FileGroupId], commit: Commit) -> Content:
-    """The plan of these file groups beside a commit that landed while it was made. Raises `_Stale` when it has to be made
-    anew.
-    """
+    """Adapt the plan of these file groups to a commit made meanwhile. Raises `_Stale` if it must be planned again."""
     if name in DECIDED and kind_of(commit.operation) not in (Kind.SAVEPOINT, Kind.RESTORE):
-        return planned  # what was superseded or is old stays so
+        return planned  # superseded files and old instants stay so
     plain = plain_metadata_of(session.store, commit)
     writes = write_set_of(session.store, commit, plain)
     if commit.restores or name in DECIDED or not groups.isdisjoint(writes.groups):
@@ -212,11 +210,11 @@ def perform(
     damaged: Damaged | None = None,
     runner: Runner = one_by_one,
 ) -> Executed | None:
-    """Plan and execute in this process; None when there is nothing to do. What its like has left half is ended first.
+    """Plan and execute in this process; return None if there is nothing to do. Plans of dead makers are ended first.
 
     Args:
-        damaged: the file groups that ``find`` leaves. One of which a log file cannot be read joins them: the rest is planned
-            once more and executed, and then the error is raised.
+        damaged: the file groups that ``find`` skips. A group with an unreadable log file is added: the rest is planned again
+            and executed, then the error is raised.
     """
     _end_left(session, SERVICES[name].action)
     damaged = damaged or Damaged()
@@ -226,7 +224,7 @@ def perform(
         except BaseException as e:
             assert begin.plan is not None
             met = isinstance(e, TableError) and damaged.met(session, held(session.store, begin.plan), e)
-            # Of Ctrl-C, or what every execution of it would meet: nobody else was to execute the plan.
+            # Cancel after Ctrl-C, and after an error that each execution would meet: nobody else was to execute the plan.
             if met or isinstance(e, CorruptTableError) or not isinstance(e, LakeLatchError):
                 with suppress(StorageError):
                     if end_plan(session, begin, f"{type(e).__name__} while it was executed") and not met:
@@ -245,7 +243,7 @@ def perform(
 
 
 def _end_left(session: Session, action: str) -> None:
-    """No plan of that action keeps its file groups whose maker died at it; the silent are watched for the time-out."""
+    """End plans of that action whose makers died, to free their file groups; wait out the time-out of silent ones."""
     since = session.env.monotonic()
     while True:
         session.cleaner.look(session.heart.instants)
@@ -256,13 +254,13 @@ def _end_left(session: Session, action: str) -> None:
 
 
 def announce(session: Session, begin: Begin) -> None:
-    """The plan stands on the timeline, for Hudi's other tools. Anybody may ask for it again."""
+    """Show the plan on the timeline, for Hudi's other tools; idempotent."""
     if begin.action == "archive":  # Hudi has no instant of it
         return
     name = file_name(Instant(begin.instant, begin.action, "requested"))
     path = f"{session.config.timeline_folder}/{name}"
     if session.store.head(path) is None:
-        # "bytes": it only informs. And nobody but `Publisher.secure` flushes this folder, who knows what to do if that fails.
+        # "bytes": the instant only informs. Only `Publisher.secure` flushes this folder: it can handle a failed flush.
         put = session.store.put_if_absent(path, plan_body(session.store, begin), durable="bytes")
         if put.outcome is Outcome.UNKNOWN:
             _log.warning(
@@ -271,12 +269,12 @@ def announce(session: Session, begin: Begin) -> None:
 
 
 def execute(session: Session, instant: str, report: Reporter | None = None, runner: Runner = one_by_one) -> Executed:
-    """Execute a pending plan, or be told who has. ``runner`` does the parts of the work.
+    """Execute a pending plan, or report the execution that committed it. ``runner`` does the parts of the work.
 
     Raises:
         InputError: there is no such plan.
-        ConflictError: a commit since the plan is in its way, so that it can never land; it has been cancelled.
-        RolledBackError: somebody cancelled it meanwhile.
+        ConflictError: a later commit conflicts with the plan, which can never commit; it has been cancelled.
+        RolledBackError: the plan was cancelled meanwhile.
     """
     begin = _plan(session, instant)
     announce(session, begin)
@@ -286,11 +284,11 @@ def execute(session: Session, instant: str, report: Reporter | None = None, runn
         with (run := Execution(session, begin, report, runner)):
             _RUN[begin.action](run)
     except ConflictError as e:
-        # A plan that lost against what has landed, at its commit or below its reading, can never land: it ends for all.
+        # A plan that lost to a committed change, at its commit or while it read, can never commit: end it for all.
         if session.log.outcome(e.winner) == "commit":
             end_plan(session, begin, str(e))
         raise
-    except RolledBackError:  # also where files were gone that were cleaned since somebody else has executed the plan
+    except RolledBackError:  # or another execution committed, and a clean has deleted the plan's files since
         if (completion := session.landed(instant)) is None:
             raise
     else:
@@ -304,7 +302,7 @@ def execute(session: Session, instant: str, report: Reporter | None = None, runn
 
 
 def cancel(session: Session, instant: str, *, reason: str = "asked to") -> bool:
-    """End a pending plan; what its executions left is deleted. False when it has landed or ended meanwhile."""
+    """End a pending plan and delete the files of its executions. Returns False if it has committed or ended already."""
     plan = _plan(session, instant)
     if plan.action in DECIDED:
         raise InputError(
@@ -324,12 +322,12 @@ def _plan(session: Session, instant: str) -> Begin:
 
 
 def finish_decided(session: Session) -> list[Executed]:
-    """Execute every clean and archival that is pending: it is decided, so that nothing is gained by waiting."""
+    """Execute all pending cleans and archivals: they are decided, so waiting gains nothing."""
     done = []
     for begin in list(session.log.catch_up().open.values()):
         if begin.action in DECIDED and begin.plan is not None:
             try:
                 done.append(execute(session, begin.instant))
-            except (InputError, ConflictError, RolledBackError) as e:  # somebody else was quicker, or it can never land
+            except (InputError, ConflictError, RolledBackError) as e:  # another was quicker, or it can never commit
                 _log.info("%s: %s", session.url, e)
     return done

@@ -1,10 +1,10 @@
-"""Puts new rows, or the keys of rows to delete, into the file groups where they belong. Arrow and storage, no Spark.
+"""Write new rows, or deletes by key, into the file groups where they belong. Arrow and storage, no Spark.
 
 The same code runs in Spark's workers, each for the partitions or buckets that were shuffled to it, and on the driver
 for batches so small that a Spark job would cost more than the work.
 
-Memory: the incoming rows of the task, or the keys of some of them (`Plan.on_disk`); and for each thread some row groups of a base
-file, and a few bytes for each of its rows; all of it where it has log files, or `Plan.combine` looks at its rows.
+Memory: the incoming rows of the task, or the keys of some of them (`Plan.on_disk`). Each thread adds some row groups of a
+base file and a few bytes per row of it; the whole slice where it has log files or `Plan.combine` needs its rows.
 """
 
 from __future__ import annotations
@@ -58,32 +58,32 @@ from .selection import RowsInMemory, Selection, in_pieces, units
 
 NEW = "new-"
 FILES_OF_SLOT = 1_000_000  # keep the file ids of the slots of one (task, partition) apart
-_MEASURED_ROWS = 1000  # more new rows are worth a look at the footer of a file which they might join
+_MEASURED_ROWS = 1000  # for more new rows than this, reading the footer of a file that they might join pays
 _WAITING_ROW_GROUPS_MAX = 8  # of all open files of a task together
 _READ_AHEAD = 16  # files whose keys are read at a time; on an object store each takes some round trips
-_THREADS_BYTES = 4 << 20  # less is done sooner than threads are begun
-_TASKS_MAX = 1_000_000  # later writes and rounds of a rebase number their rows apart from those of the first one
+_THREADS_BYTES = 4 << 20  # less work than this is done before threads would have started
+_TASKS_MAX = 1_000_000  # keeps the row numbers of later writes and rebase rounds apart from those of the first write
 
 _Marks = npt.NDArray[np.bool_]
 Partners = npt.NDArray[
     np.signedinteger[Any]
-]  # for each row of a slice the place of the incoming key that is its own, or -1
-# The partners of a slice's rows, and of those that its base file has; the second None where it has no log files.
+]  # for each row of a slice the position of its key among the incoming ones, or -1
+# The partners of a slice's rows, and of its base file's rows; the second is None for a slice without log files.
 _Held = tuple[Partners, Partners | None]
 Found = tuple[
     FileSlice, _Marks, Partners | None
-]  # a slice, a mark for each key that it takes, what is known of its rows
+]  # a slice, a mark for each key that it takes, and its rows' partners where they are known
 Kept = dict[str, Callable[[], Effects]]  # what was done in a file, by its path; made when a rebase asks
-# What becomes of the rows of a slice (None: of no slice) and incoming ones that may have keys of them.
+# Merges incoming rows into the rows of a slice (None: there is no slice).
 Combine = Callable[[pa.Table | None, pa.Table], Merged]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What every task of one write needs to know: the files' common facts, and the slices as of the snapshot.
+    """The input that all tasks of one write share: the files' common facts, and the slices as of the snapshot.
 
-    ``combine`` stands in the place of the table's merge; such rows need no ordering field. ``in_order``: rows come in the
-    order in which they arrived. ``on_disk``: they are in a mapped file, and none but those at hand shall be in memory.
+    ``combine`` replaces the table's merge; such rows need no ordering field. ``in_order``: rows come in arrival order.
+    ``on_disk``: rows are in a mapped file, and only those at hand may be in memory.
     """
 
     spec: FileSpec
@@ -100,11 +100,11 @@ class Plan:
         return self.spec.config.newer_by
 
     def ordered(self, columns: Collection[str]) -> bool:
-        """Whether rows of these columns say when each of them was made."""
+        """Return whether rows with these columns carry the table's ordering fields."""
         return bool(self.ordering) and all(name in columns for name in self.ordering)
 
     def one_of_each(self, unit: Selection) -> Selection:
-        """What a batch of rows has to say of each key. Raises `InputError` where a key comes twice and nothing decides."""
+        """Return one row per key of a batch. Raises `InputError` where a key comes twice and no ordering field decides."""
         rule, ordering = self.spec.rule, self.spec.config.ordered_by
         if self.combine is not None:
             return unit.unrepeated(ordering if all(name in unit.column_names for name in ordering) else ())
@@ -113,7 +113,7 @@ class Plan:
         return Selection(RowsInMemory(contributions(rule, unit.slice(), in_order=self.in_order)))
 
     def new(self, incoming: Selection) -> Selection | pa.Table:
-        """What the table gets of rows whose keys it does not have."""
+        """Return the rows to insert for incoming rows whose keys the table lacks."""
         if self.combine is not None:
             return self.combine(None, incoming.slice()).rows
         rule = self.spec.rule
@@ -129,16 +129,16 @@ def slices_by_partition(slices: list[FileSlice]) -> dict[str, tuple[FileSlice, .
 
 
 class Files:
-    """The files of one task. Publishing waits for the disk, so it runs beside the next file's work.
+    """The files of one task. Publishing waits for the disk, so it runs in threads while the next file is encoded.
 
     Args:
         threads: how many file groups are worked on at a time, where that is worth a thread.
-        report: is told the rows of each file that stands.
+        report: counts the rows of each published file.
 
     Attributes:
         looked: where `apply` looked keys up: file groups, or partitions as groups without file id.
-        idle: some incoming row changed nothing, because the row that was there is newer.
-        kept: by path of a file, what was done in it; kept when it is a dict, for a rebase in the same process.
+        idle: True if some incoming row changed nothing, because the stored row is newer.
+        kept: effects by path of a file, for a rebase in the same process; None: they are not recorded.
     """
 
     def __init__(
@@ -167,13 +167,13 @@ class Files:
         self._beside: list[Future[None]] = []
 
     def crew(self, slices: Iterable[FileSlice], more_bytes: int = 0) -> Crew:
-        """Who works on these slices, and so many bytes of new rows; each piece of work has file groups of its own."""
+        """The threads for work on these slices and so many bytes of new rows; no two pieces of work share a file group."""
         return Crew(self._threads if more_bytes + sum(map(_bytes, slices)) >= _THREADS_BYTES else 1)
 
     def expect(self, slices: Iterable[FileSlice] = (), new: Iterable[FileGroupId] = ()) -> None:
-        """Announce the files that these slices and new groups are about to get, in one request to the server for markers.
+        """Announce the next files of these slices and new groups, in one request to the marker server.
 
-        Without one there is nothing to save: each file is announced when it is begun. A marker without a file does no harm.
+        Without a server this is a no-op: each file is announced when it is begun. A marker without a file is harmless.
         """
         spec, files = self.spec, list[tuple[str, Io]]()
         if spec.desk is None:
@@ -220,7 +220,7 @@ class Files:
 
     @contextmanager
     def successor(self, old: FileSlice, file_id: str = "") -> Iterator[BaseFileWriter]:
-        """The file that takes over from a slice, as `write_successor` says; `end` is called."""
+        """Open the file that takes over from a slice, see `write_successor`; `end` it when the block ends."""
         before, again = None, old.instant == self.spec.instant
         if again:
             before, file_id = self.spec.begun[old.group], self.spec.successor_id(old.group)
@@ -232,7 +232,7 @@ class Files:
         self.end(writer)
 
     def end(self, writer: BaseFileWriter) -> None:
-        """All rows are in: publish it meanwhile."""
+        """Complete a file that has all its rows, and publish it in a thread."""
         writer.finish()
         if writer.key_hashes:
             self.hashes.setdefault(writer.partition, []).extend(writer.key_hashes)
@@ -249,7 +249,7 @@ class Files:
         inserted: pa.Array | None = None,
         note: Mapping[str, str] | None = None,
     ) -> None:
-        """Log files onto a slice, of rows and of keys to delete; published meanwhile.
+        """Append rows and keys to delete to a slice as log files; a thread publishes them.
 
         Arguments as of `in_log_files`, and ``inserted`` as of `LogFileWriter`.
         """
@@ -277,12 +277,12 @@ class Files:
         return stat
 
     def keep_spans(self, partition: str, slices: Iterable[FileSlice]) -> None:
-        """Keep the key ranges of a partition for other processes, if many of its files were opened; beside the writing."""
+        """Store the key ranges of a partition for other processes, in a thread, if many of its files had to be opened."""
         if self.spec.spans is not None and self.spec.spans.owes(partition):
             self._beside.append(self._pool.submit(self.spec.spans.keep, self.spec.store, partition, slices))
 
     def limit_memory(self) -> None:
-        """With very many open files the fullest ones are written early, in smaller row groups."""
+        """Flush the fullest open files early, in smaller row groups, while very many files are open."""
         waiting = sum(writer.waiting_rows for writer in self._open)
         for writer in sorted(self._open, key=lambda w: -w.waiting_rows):
             if waiting <= _WAITING_ROW_GROUPS_MAX * self.spec.row_group_rows:
@@ -291,7 +291,7 @@ class Files:
             writer.flush()
 
     def stats(self) -> list[WriteStat]:
-        """Ends and publishes everything; raises the first error."""
+        """End and publish all files, and return their statistics; raise the first error."""
         for writer in list(self._open):
             self.end(writer)
         for kept in self._beside:
@@ -308,7 +308,7 @@ class Files:
 
 
 class NewGroups:
-    """Rows of one partition into new file groups, the next begun when one has the target size."""
+    """Write rows of one partition into new file groups; begin the next group when one has the target size."""
 
     def __init__(self, files: Files, partition: str, *, slot: int = 0) -> None:
         self._files, self._partition, self._number = files, partition, slot * FILES_OF_SLOT
@@ -327,11 +327,11 @@ class NewGroups:
                 start, self._rows = start + room, self._rows + min(room, some.num_rows)
 
     def _with_room(self, rows: pa.Table) -> tuple[BaseFileWriter, int]:
-        """The file that the next of these rows go to, and how many of them."""
+        """Return the file for the next of these rows, and how many of them fit."""
         target, writer = self._files.spec.target_file_bytes, self._writer
         if writer is not None:
             left = self._left(writer, rows)
-            if left < self._size.of(rows):  # by what is known of rows that are not encoded yet: now it is
+            if left < self._size.of(rows):  # an estimate from rows that are not encoded yet; flushing measures them
                 writer.flush()
                 left = self._left(writer, rows)
             if left > (1 - ALMOST) * target:
@@ -348,14 +348,14 @@ class NewGroups:
         return self._files.spec.target_file_bytes - writer.bytes_written - waiting
 
     def end(self) -> None:
-        """No more rows for the present file."""
+        """End the present file; the next rows begin another."""
         if self._writer is not None:
             self._files.end(self._writer)
             self._writer = None
 
 
 def apply(plan: Plan, rows: pa.Table, files: Files) -> None:
-    """Every file group that the rows touch has its successor when this returns (published by ``files.stats()``)."""
+    """Write a successor of each file group that the rows touch; ``files.stats()`` publishes them."""
     if plan.combine is None:
         refuse_unordered(rows, plan.spec.config, rows.column_names if plan.delete else None)
     if not plan.delete:
@@ -366,7 +366,7 @@ def apply(plan: Plan, rows: pa.Table, files: Files) -> None:
             for unit in work:
                 crew.do(_follow, plan, files, *unit)
             return
-        # All keys are looked up first, so that one request announces all files.
+        # All keys are looked up before the first file is begun, so that one request announces all files.
         known = [piece for unit in work for piece in _pieces(plan, files, *unit)]
         files.expect((old for each in known for old in each.slices), (group for each in known for group in each.new))
         for each in known:
@@ -375,7 +375,7 @@ def apply(plan: Plan, rows: pa.Table, files: Files) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Work on file groups of its own: the slices that it changes, and the new groups that it begins."""
+    """A unit of work that shares no file group with others: the slices it changes and the new groups it begins."""
 
     call: Callable[..., None]
     args: tuple[Any, ...]
@@ -384,12 +384,12 @@ class _Piece:
 
 
 def _follow(plan: Plan, files: Files, partition: str, place: int | str | None, unit: Selection) -> list[Piece]:
-    """The pieces of one unit of work for a crew: keys are looked up in its threads."""
+    """Return the pieces of one unit of work for a crew, whose threads look the keys up."""
     return [(each.call, plan, files, *each.args) for each in _pieces(plan, files, partition, place, unit)]
 
 
 def _pieces(plan: Plan, files: Files, partition: str, place: int | str | None, unit: Selection) -> Iterator[_Piece]:
-    """The pieces of one unit of work."""
+    """Yield the pieces of one unit of work."""
     spec, there = plan.spec, plan.slices.get(partition, ())
     incoming = unit if plan.delete else plan.one_of_each(unit)
 
@@ -422,9 +422,9 @@ def _pieces(plan: Plan, files: Files, partition: str, place: int | str | None, u
 
 
 def _looked_up(plan: Plan, files: Files, partition: str, incoming: Selection) -> tuple[list[Found], _Marks]:
-    """The slices that take some of the rows; a mark for the rows that none of them takes and that are not to be deleted."""
+    """Return the slices that take some of the rows, and a mark for each row to insert that none of them takes."""
     keys = incoming.keys
-    # Contributions may be several of a key, and so may deletes of which each has a time of its own.
+    # A key may come several times: as contributions to be merged, or as deletes with different ordering values.
     repeat = plan.ordered(incoming.column_names) if plan.delete else not plan.spec.rule.plain
     once = keys.unique() if repeat else keys
     if plan.delete:
@@ -457,7 +457,7 @@ def _into_bucket(plan: Plan, files: Files, partition: str, bucket: int, incoming
     elif plan.delete:
         files.looked.add(FileGroupId(partition, ""))
     elif (new := plan.new(incoming)).num_rows:
-        # Derived from nothing but the transaction and the bucket: every run of a task meets the same name.
+        # The name derives from the transaction and the bucket only, so each run of a task meets the same file.
         writer = files.begin(partition, plan.spec.group_id(partition, 0, bucket, bucket=bucket))
         for piece in in_pieces(new, plan.spec.row_group_rows):
             writer.write(piece)
@@ -483,7 +483,7 @@ def _into_named(plan: Plan, files: Files, partition: str, name: str, incoming: S
 
 
 def _too_many(plan: Plan, old: FileSlice, incoming: Selection) -> _Marks:
-    """New rows for which a slice has no room: a join sends them there before anybody has counted them."""
+    """Mark new rows for which a slice has no room: the join that assigned them could not count them."""
     marks = np.zeros(incoming.num_rows, bool)
     if (
         incoming.num_rows <= _MEASURED_ROWS
@@ -507,14 +507,14 @@ def _into_new(plan: Plan, files: Files, partition: str, incoming: Selection) -> 
 
 
 def _met(partner: Partners, count: int) -> _Marks:
-    """Which of so many keys are the partner of some row."""
+    """Mark the keys that are the partner of some row."""
     met = np.zeros(count, bool)
     met[partner[partner >= 0]] = True
     return met
 
 
 def _renumbered(partner: Partners | None, kept: _Marks) -> Partners | None:
-    """The partners' places among the keys that are kept."""
+    """Return the partners as positions among the kept keys."""
     if partner is None or kept.all():
         return partner
     none = partner.dtype.type(-1)
@@ -523,7 +523,7 @@ def _renumbered(partner: Partners | None, kept: _Marks) -> Partners | None:
 
 
 def holders(plan: Plan, partition: str, keys: pa.Array) -> list[Found]:
-    """The slices that hold some of the keys. An insert looks no key up, so several may hold one."""
+    """Return the slices that hold some of the keys. Inserts look no key up, so several slices may hold one key."""
     slices = list(plan.slices.get(partition, ()))
     found: list[Found] = []
     with closing(_held_by_each(plan.spec, slices, keys)) as held:
@@ -534,11 +534,10 @@ def holders(plan: Plan, partition: str, keys: pa.Array) -> list[Found]:
 
 
 def owners(plan: Plan, partition: str, keys: pa.Array) -> tuple[list[Found], _Marks]:
-    """The slices of a partition that take some of the keys, which do not repeat; a mark for the keys that none of them takes.
+    """Return the slices of a partition that take some of the distinct keys, and a mark for each key that none takes.
 
-    A key that stands in several slices, because an insert looked no key up, goes into all of them, as in Hudi. One that a log
-    file has deleted is in the base file still, and Hudi's simple index looks there: it stays in its group, unless another has
-    its row.
+    A key in several slices (inserts look no key up) goes into all of them, as in Hudi. A key that a log file deleted is still
+    in the base file, where Hudi's simple index finds it: it stays in its group, unless another group holds its row.
     """
     slices, count = sorted(plan.slices.get(partition, ()), key=_bytes), len(keys)
     with closing(_held_by_each(plan.spec, slices, keys)) as found:
@@ -566,7 +565,7 @@ def _bytes(slice_: FileSlice) -> int:
 
 
 def _with_room(slices: list[FileSlice], touched: set[int], spec: FileSpec) -> Iterator[int]:
-    """Where new keys go without a file of their own: slices that are rewritten anyway, and small ones; the smallest first.
+    """Yield the slices that take new keys: those that are rewritten anyway, and small ones; the smallest first.
 
     Never into a log file, where Hudi's simple index would not find them.
     """
@@ -578,7 +577,7 @@ def _with_room(slices: list[FileSlice], touched: set[int], spec: FileSpec) -> It
 
 
 def _room(spec: FileSpec, old: FileSlice, partners: Partners | None, count: int) -> int:
-    """How many of so many new rows a slice takes until it has the target size, by the bytes of those that it has."""
+    """Return how many of ``count`` new rows fit until a slice has the target size, by the bytes per row it has now."""
     if count > _MEASURED_ROWS:
         with spec.store.open(old.path) as stream:
             footer = StoredParquet(spec.store, old.path, stream).metadata
@@ -591,12 +590,12 @@ def _room(spec: FileSpec, old: FileSlice, partners: Partners | None, count: int)
 
 
 def _stored(held: _Held, count: int) -> _Marks:
-    """Which of so many keys are in the base file of a slice that has log files, deleted or not."""
+    """Mark the keys in the base file of a slice with log files, deleted or not."""
     return np.zeros(count, bool) if held[1] is None else _met(held[1], count)
 
 
 def _held_by_each(spec: FileSpec, slices: Sequence[FileSlice], keys: pa.Array) -> Generator[_Held | None]:
-    """What `_held` tells of each slice, in order; the next ones are read meanwhile, since most wait for the store."""
+    """Yield `_held` of each slice, in order. Reads ahead in threads, since most of the time is waiting for the store."""
     if spec.spans is not None:
         spec.spans.recall(spec.store, slices)
     sought = SoughtKeys(keys)
@@ -613,7 +612,7 @@ def _held_by_each(spec: FileSpec, slices: Sequence[FileSlice], keys: pa.Array) -
 
 
 def _excluded(spec: FileSpec, old: FileSlice, keys: SoughtKeys) -> bool:
-    """Whether it is known of old that a slice has none of the keys."""
+    """Return whether the known key ranges prove, without a read, that a slice has none of the keys."""
     return spec.spans is not None and not old.logs and spec.spans.exclude(old.path, keys)
 
 
@@ -635,7 +634,7 @@ def _of_opened(spec: FileSpec, slices: Sequence[FileSlice], keys: SoughtKeys) ->
 
 
 def _held(spec: FileSpec, old: FileSlice, sought: SoughtKeys) -> _Held | None:
-    """For each row of a slice the place of its key among these, or -1; None when none of them can be in it."""
+    """Return for each row of a slice the position of its key among these, or -1; None if it can hold none of them."""
     if not old.logs:
         with OldFile(spec, old.path) as file:
             return None if file.lacks_all(sought) else (file.partners(sought.keys), None)
@@ -650,16 +649,16 @@ def _held(spec: FileSpec, old: FileSlice, sought: SoughtKeys) -> _Held | None:
 
 
 def rewrite(plan: Plan, files: Files, old: FileSlice, incoming: Selection, partners: Partners | None = None) -> None:
-    """The successor of one slice, unless nothing in it changes; of a merge-on-read table a log file onto it.
+    """Write the successor of one slice, or a log file onto it in a merge-on-read table; a no-op if nothing changes.
 
     Args:
-        partners: what `OldFile.partners` tells of the incoming keys, where it is known.
+        partners: `OldFile.partners` of the incoming keys, where known.
     """
     if plan.delete:
         mine = _not_newer(plan, files, old, incoming)
         if not mine.any():
             return
-        if not mine.all():  # of a key that is given twice another row may be the one that counts
+        if not mine.all():  # a key may come twice, and another of its rows be the one that counts
             incoming, partners = incoming.where(mine), None
     blind = plan.combine is None and appends(plan.spec, old) and (plan.delete or plan.spec.rule.as_hudi)
     if blind and (plan.delete or not _comes_back(plan.spec, old, incoming.keys)):
@@ -680,7 +679,7 @@ def rewrite(plan: Plan, files: Files, old: FileSlice, incoming: Selection, partn
 
 
 def _come_back(spec: FileSpec, old: FileSlice, keys: pa.Array, partners: Partners | None) -> pa.Array | None:
-    """Of the keys, which its base file has, those that log files of a slice have deleted: so they are inserted anew."""
+    """Keys in the base file that the slice's log files deleted; writing them is an insert. None if nobody needs them."""
     if not old.logs or not spec.wanted.keys:
         return None
     if partners is None:
@@ -713,7 +712,7 @@ def _merged_whole(plan: Plan, files: Files, old: FileSlice, incoming: Selection)
 
 
 def _not_newer(plan: Plan, files: Files, old: FileSlice, keys: Selection) -> _Marks:
-    """Marks the keys whose row is not newer than its delete, where deletes have ordering values; null is older than any."""
+    """Mark the keys whose row is not newer than its delete, where deletes have ordering values; null is older than any."""
     ordering, all_of_them = plan.ordering, np.ones(keys.num_rows, bool)
     if not plan.ordered(keys.column_names):
         return all_of_them
@@ -732,7 +731,7 @@ def _not_newer(plan: Plan, files: Files, old: FileSlice, keys: Selection) -> _Ma
 def _by_row_groups(
     plan: Plan, files: Files, old: FileSlice, incoming: Selection, partners: Partners | None
 ) -> tuple[str, _Marks]:
-    """The path of the successor, or "", and which incoming keys the slice has; row groups without change are copied."""
+    """Copy unchanged row groups and rewrite the others; return the successor's path, or "", and the keys the slice has."""
     with OldFile(plan.spec, old.path) as file:
         partner = file.partners(incoming.keys) if partners is None else partners
         give_back = _giver(old, incoming)
@@ -767,10 +766,10 @@ def _by_row_groups(
 
 
 def _giver(old: FileSlice, incoming: Selection) -> Callable[[], None]:
-    """Lets the system have what Arrow's pool keeps for later, where a few rows go into a large file.
+    """Return a function that gives unused memory of Arrow's pool back to the system, where few rows go into a large file.
 
-    The pool then keeps as much as two row groups. To take it anew costs a fifth of the work on a row group, which is too much
-    where many rows change.
+    The pool would keep as much as two row groups. Allocating it again costs a fifth of the work on a row group: too much where
+    many rows change, so the function is a no-op there.
     """
     if incoming.num_rows > _MEASURED_ROWS or old.size < _THREADS_BYTES:
         return lambda: None
@@ -786,7 +785,7 @@ def _changed_rows(
     incoming: Selection,
     give_back: Callable[[], None],
 ) -> pa.Table:
-    """A row group without the marked rows, or with the incoming ones in their places; decoded some columns at a time."""
+    """Return a row group without the marked rows, or with their incoming rows; decode a few columns at a time."""
     if not mine.any():
         return file.rows(row_group)
     new = None if plan.delete else incoming.at(partner[mine]).slice()
@@ -805,7 +804,7 @@ def _changed_rows(
 
 
 def _newer(file: OldFile, incoming: Selection, partner: Partners, rule: Rule) -> _Marks:
-    """Marks the rows whose place their partner may take."""
+    """Mark the rows that their partner supersedes."""
     newer, values = np.zeros(len(partner), bool), [incoming.column(name) for name in rule.ordering]
     for number, (start, end) in enumerate(file.row_groups):
         met = partner[start:end] >= 0
@@ -819,7 +818,7 @@ def _newer(file: OldFile, incoming: Selection, partner: Partners, rule: Rule) ->
 
 
 def _comes_back(spec: FileSpec, old: FileSlice, keys: pa.Array) -> bool:
-    """Whether one of the rows was deleted by a log file, so that appended it might lose against what was deleted."""
+    """Return whether a log file deleted one of the rows: appended again, it might lose against its older self."""
     if not Plan(spec).ordering:
         return False
     back = cleared_keys(spec.store, old) & set(keys.to_pylist())
@@ -828,7 +827,7 @@ def _comes_back(spec: FileSpec, old: FileSlice, keys: pa.Array) -> bool:
 
 
 def _refuse_in_one(spec: FileSpec, old: FileSlice, keys: Collection[str], what: str) -> None:
-    """Raise `InputError` when these rows want a base file, and this transaction has a log file on the slice already."""
+    """Raise `InputError` if these rows need a base file and this transaction already has a log file on the slice."""
     if keys and any(log.instant == spec.instant for log in old.logs):
         raise InputError(
             f"{len(keys)} rows ({min(keys)!r}) of {spec.config.name} are {what} in one transaction, and the table is "
@@ -840,17 +839,16 @@ def _refuse_in_one(spec: FileSpec, old: FileSlice, keys: Collection[str], what: 
 
 @dataclass(frozen=True)
 class LogChange:
-    """What a log file says of a slice: rows that are new or have new values, and keys that are deleted."""
+    """The content of a log file: rows that are new or changed, and keys that are deleted."""
 
     rows: pa.Table | None
     deleted: list[str]
 
 
 def log_change(spec: FileSpec, old: FileSlice, base: pa.Table, merged: Merged) -> LogChange | None:
-    """What was made of a slice's rows (``base``) by whoever has read them, as a log file onto it; None: it wants a base file.
+    """Return the merge of a slice's rows (``base``) as a log file onto it; None if it needs a base file.
 
-    A log file cannot say that a row has an older ordering value than before, nor that a deleted one is there again: readers
-    would take the newer one.
+    A log file cannot give a row an older ordering value, nor bring a deleted row back: readers keep the newer version.
     """
     if not appends(spec, old):
         return None
@@ -867,7 +865,7 @@ def log_change(spec: FileSpec, old: FileSlice, base: pa.Table, merged: Merged) -
 
 
 def _older(base: pa.Table, rows: pa.Table, ordering: Sequence[str]) -> set[str]:
-    """Keys of rows that have a smaller ordering value than the row that is there."""
+    """Keys of rows with a smaller ordering value than the stored row."""
     place = pc.index_in(array_of_column(rows, RECORD_KEY), value_set=array_of_column(base, RECORD_KEY))
     before = [plain(array_of_column(base, name)).take(place) for name in ordering]
     now = [array_of_column(rows, name) for name in ordering]
@@ -876,14 +874,14 @@ def _older(base: pa.Table, rows: pa.Table, ordering: Sequence[str]) -> set[str]:
 
 
 def appends(spec: FileSpec, old: FileSlice) -> bool:
-    """Whether changes of a slice go into a log file, and not into a base file after one that this transaction began."""
+    """Return whether changes of a slice go into a log file, rather than into a successor of this transaction's own file."""
     return spec.config.merge_on_read and old.instant != spec.instant
 
 
 def write_successor(files: Files, old: FileSlice, merged: Merged, file_id: str = "") -> str:
-    """Write what a merge made of a slice, by default into its own group; its path, or "" when it made no difference.
+    """Write the merge of a slice, by default into its own group; return its path, or "" if nothing changed.
 
-    A slice that this transaction has staged itself has its successor in a new group.
+    The successor of a slice that this transaction staged itself goes into a new group.
     """
     if not merged.changed:
         return ""

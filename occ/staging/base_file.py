@@ -1,6 +1,6 @@
-"""Writes one base file of one transaction: a Parquet file in a data file, and what the commit says of it.
+"""Write one base file of one transaction: a Parquet file in a data file, and its statistics for the commit.
 
-A task that meets the file of another run of itself reports that one, after a look whether it holds the same keys.
+A task that meets the file of another run of itself checks that it holds the same keys, and reports that file.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class BaseFileWriter:
         io: CREATE for a new file group, MERGE for the next version of one; ``prev_commit`` is T of the version before.
         trusted: the caller has put every row into its partition; spares the check.
         keep_hashes: collect `wide_hashes` of the new keys in `key_hashes`, eight bytes a row.
-        before: the slice before, whose keys say which rows are inserted unless `counts` does; None: all of them.
-        again: an earlier write of the transaction has staged rows of the group, and ``before`` is the slice that it found.
-            What the commit tells of the rows counts from there.
-        marker: announces the file already.
+        before: the slice before: rows with other keys are inserts, unless `counts` says so. None: all rows are.
+        again: an earlier write of the transaction staged rows of the group, and ``before`` is the slice that it found;
+            the commit's counts are relative to it.
+        marker: the file's marker, if it is announced already.
 
-    After the block `stat` says what stands. An exception inside the block leaves the marker and nothing else.
+    After the block `stat` describes the published file. An exception inside the block leaves only the marker.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class BaseFileWriter:
             self._file.close()
 
     def abandon(self) -> None:
-        """Leave without publishing; the marker stays for whoever cleans up."""
+        """Leave without publishing; the marker stays, so that cleaning finds the file."""
         self._file.close()
 
     @property
@@ -111,7 +111,7 @@ class BaseFileWriter:
     def write(self, rows: pa.Table) -> None:
         """Add rows, with or without meta columns; a row whose meta columns are null or missing is new.
 
-        All calls hand in the same columns. Rows are looked at when a row group is full, so errors may come later.
+        All calls pass the same columns. Rows are checked when a row group is full, so errors may come later.
 
         Raises:
             InputError: a column is missing, unknown or of another type, a new row has no key, or it belongs to
@@ -125,18 +125,18 @@ class BaseFileWriter:
         return self._parquet.waiting_rows
 
     def flush(self) -> None:
-        """Write the waiting rows as a row group now, though it is not full: memory is needed elsewhere."""
+        """Write the waiting rows as a row group before it is full, to free memory."""
         self._parquet.flush()
 
     def copy(self, old: OldFile, row_group: int, *, shrunk: bool) -> bool:
-        """Take over a row group of the version before, none of whose rows changes; False: its rows must be written instead.
+        """Copy a row group of the version before, none of whose rows changes; return False if its rows must be written.
 
         Args:
-            shrunk: other row groups lose rows, so the file's span of keys has to be found anew.
+            shrunk: other row groups lose rows, so the old file's key range no longer holds.
         """
         start, end = old.row_groups[row_group]
         size = self._spec.row_group_rows
-        # Small ones are joined, else they would become many.
+        # Small row groups are rewritten to be joined with their neighbours; copied, they would add up over the versions.
         if 2 * (end - start) < size or 0 < 4 * self.waiting_rows < size:
             return False
         if old.raw is None or not self._parquet.takes(old.raw.columns) or not (chunks := old.chunks(row_group)):
@@ -147,26 +147,26 @@ class BaseFileWriter:
         return True
 
     def counts(self, *, inserts: int, updates: int, deletes: int, inserted: pa.Array | None = None) -> None:
-        """Say what became of the rows; otherwise every new row counts as inserted, in MERGE as updated.
+        """Set the counts for the commit; by default each new row counts as inserted, in MERGE as updated.
 
         ``inserted``: the keys that are new in the table.
         """
         self._counts, self._inserted = (inserts, updates, deletes), inserted
 
     def note(self, more: Mapping[str, str]) -> None:
-        """Key-value metadata for the footer."""
+        """Add key-value metadata to the footer."""
         self._more |= more
 
     # File --------------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """The bytes are complete, but nobody sees them yet. `publish` does this by itself."""
+        """Complete the bytes, which nobody sees before `publish`; `publish` calls this itself."""
         self._parquet.end_rows()
         inserts, updates, deletes = self._settled_counts()
         self._parquet.close(inserts=inserts, updates=updates, deletes=deletes, more=self._more)
 
     def publish(self) -> WriteStat:
-        """The file stands under its name, this one or one with the same rows of another run of the same task.
+        """Publish the file under its name. If another run of the task already did, with the same rows, report that file.
 
         Raises:
             RolledBackError: the transaction has ended meanwhile.
@@ -248,5 +248,5 @@ class BaseFileWriter:
 
     @cached_property
     def _old_keys(self) -> Hashed | None:
-        # Of the slice and not of its base file: a key that a log file has deleted is new.
+        # The keys of the slice, not of its base file: a key that a log file has deleted is new.
         return None if self._before is None else hashed_keys(held_keys(self._spec, self._before))

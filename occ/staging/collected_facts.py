@@ -1,4 +1,4 @@
-"""What the commits of a table are to know of the rows that they write, as its settings say."""
+"""The facts about written rows that a table's settings ask commits to record."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .file_spec import Wanted
 
 @functools.lru_cache(maxsize=64)
 def wanted_of(settings: Settings, schema: pa.Schema, operation: str) -> Wanted:
-    """Of a transaction that writes rows of this schema.
+    """Return the facts to record for a transaction that writes rows of this schema.
 
-    Keys of a bucket index are not wanted: equal ones meet in one bucket. Those of bulk_insert are not either: it is for
-    rows that are known to be new, and promises nothing of keys, as in Hudi. A service changes no row.
+    A bucket index needs no keys: equal ones meet in one bucket. bulk_insert needs none either: it is for rows known to be
+    new, and promises nothing about keys, as in Hudi. A service changes no row.
 
     Raises:
         InputError: the schema lacks a column of a unique constraint, or its type cannot be compared exactly.

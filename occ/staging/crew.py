@@ -1,4 +1,4 @@
-"""Several pieces of work at a time, in threads: Arrow and Parquet let go of the interpreter while they compute."""
+"""Pieces of work in threads: Arrow and Parquet release the interpreter lock while they compute."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Piece = tuple[Any, ...]  # of work: a function and its arguments
 
 
 class Crew:
-    """Does at most ``threads`` pieces of work at a time; with one thread, in the caller's.
+    """Runs at most ``threads`` pieces of work at a time; with one thread, in the caller's.
 
-    A context manager: at its end all is done. The first error stops what has not begun, and is raised.
+    A context manager: all work is done at its end. The first error cancels work that has not begun, and is raised.
     """
 
     def __init__(self, threads: int) -> None:
@@ -23,9 +23,9 @@ class Crew:
         self._next: deque[Piece] = deque()
 
     def do(self, work: Callable[..., Iterable[Piece] | None], *arguments: Any) -> None:
-        """Begin a piece of work when a thread is free: until then nothing waits in memory but its arguments.
+        """Begin a piece of work when a thread is free; until then only its arguments are in memory.
 
-        What it returns are pieces that follow from it, and are done next.
+        The pieces that it returns are done next.
         """
         if self._pool is None:
             for each in work(*arguments) or ():
@@ -36,7 +36,7 @@ class Crew:
         self._running.add(self._pool.submit(work, *arguments))
 
     def _step(self) -> None:
-        """Begin what follows from finished pieces, or wait for one."""
+        """Begin a piece that a finished one returned, or wait for one to finish."""
         if self._next and len(self._running) < self._threads:
             assert self._pool is not None
             self._running.add(self._pool.submit(*self._next.popleft()))

@@ -1,8 +1,8 @@
-"""A file that a transaction adds to the table, whatever is in it: its marker first, its bytes, at last its name.
+"""A data file that a transaction adds to the table: first its marker, then its bytes, last its name.
 
-One name per (file group, T), whoever writes it. A task that Spark runs again, or twice at once, meets the name of its
-first run; `DataFile.publish` then loses, and who wrote it looks at the file that stands. So there are never two files
-of one file group and T, which readers would refuse or count twice.
+Each (file group, T) has one file name. A task that Spark runs again, or twice at once, meets the name of its first run:
+`DataFile.publish` then returns None, and the writer compares the published file with its own. So there are never two
+files of one file group and T, which readers would refuse or count twice.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from .file_spec import FileSpec, refuse_if_over
 
 
 class DataFile:
-    """Makes one file appear whole and under a name that no other run of the transaction has taken.
+    """Publishes one file whole, under a name that no other run of the transaction has taken.
 
     Args:
-        io: what the marker says of it: CREATE for the first file of a group, MERGE for the next version, APPEND for a log file.
-        first: it is the first file of its group, so that its partition may be new.
-        marker: announces it already.
+        io: the marker's kind: CREATE for the first file of a group, MERGE for the next version, APPEND for a log file.
+        first: True for the first file of its group, whose partition may be new.
+        marker: the file's marker, if it is announced already.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class DataFile:
 
         Raises:
             RolledBackError: the transaction has ended.
-            ConflictError: it gives way to another one (``early_conflict_detection``).
+            ConflictError: the transaction yields to another one (``early_conflict_detection``).
         """
         spec = self._spec
         spec.refuse_if_over()
@@ -59,7 +59,7 @@ class DataFile:
         return self._object.stream
 
     def publish(self) -> int | None:
-        """Give the file its name. Returns its size, or None where a file of another run has it, which is on disk then.
+        """Publish the file and return its size in bytes, or None if another run's file, by now on disk, has the name.
 
         Raises:
             RolledBackError: the transaction has ended meanwhile.
@@ -75,11 +75,12 @@ class DataFile:
                 raise self._withheld()
             refuse_if_over(spec.store, spec.instant)
         put = self._object.publish()
-        # What is there, ours or of another run, may be on no disk.
+        # An outcome other than done may mean that the file, ours or another run's, is not on disk yet: secure it.
         kept = put if put.done else secured(spec.store, self.path)
         if not spec.lives() and not stands(spec.store, self._marker):
-            # Stopped after the look above, for so long that the sweep went by before the file was there; or after the
-            # file was there, which another run of this task has reported and the transaction has committed (trap 19).
+            # A race with the sweep. Either this process stalled after the check above: the sweep deletes the marker, finds
+            # no file, and then the file appears; it must go. Or it stalled after the file appeared: another run of this
+            # task reports the file and the transaction commits it; it must stay (trap 19).
             if put.outcome is Outcome.DONE and is_no_part(spec.store, spec.instant, self.path):
                 delete_data_file(spec.store, self.path, instant=spec.instant)
             raise self._withheld()
@@ -94,7 +95,7 @@ class DataFile:
         return None
 
     def close(self) -> None:
-        """Drop what was not published; the marker stays for the one who cleans up."""
+        """Drop unpublished bytes; the marker stays, so that cleaning finds the file."""
         self._stack.close()
 
     def _withheld(self) -> RolledBackError:
@@ -107,7 +108,7 @@ class DataFile:
 
 
 def _announce_partition(spec: FileSpec, partition: str) -> None:
-    """JVM readers find a partition only by this file, so it stands before the first data file."""
+    """Write the partition metadata file before the first data file: JVM readers find a partition only by it."""
     path, known = join(partition, PARTITION_METADATA), spec.record.partitions if spec.record is not None else set()
     if partition in known:  # nobody deletes it
         return

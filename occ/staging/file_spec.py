@@ -1,4 +1,4 @@
-"""What all files of one transaction have in common: what is known of it, its names, its stop sign."""
+"""The facts that all files of one transaction share: its settings, its file names, its stop sign."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _FAMILY = uuid.UUID("6f2d8a44-5f0e-5b1f-9a44-1a7c3e2b9d10")
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a commit is to know of the rows that its files hold; nothing costs nothing.
+    """The facts about its rows that a commit records; the default, none, costs nothing.
 
     Attributes:
-        keys: the record keys that are inserted.
-        unique: the columns of each unique constraint.
-        statistics: columns whose smallest and largest values are told.
+        keys: record the inserted record keys.
+        unique_constraints: the columns of each unique constraint.
+        statistics: columns whose smallest and largest values are recorded.
     """
 
     keys: bool = False
@@ -40,10 +40,10 @@ class Wanted:
 
 
 class FileLookout(Protocol):
-    """Whoever wants to know of a data file before it is written, in the process that began the transaction."""
+    """An observer of data files before they are written, in the process that began the transaction."""
 
     def announcing(self, group: FileGroupId) -> AbstractContextManager[None]:
-        """Around the file's marker; an error ends the write."""
+        """Return a context around the writing of the file's marker; an error in it ends the write."""
 
 
 @dataclass(frozen=True)
@@ -52,20 +52,20 @@ class FileSpec:
 
     Attributes:
         schema: the table's data columns after this transaction, without meta columns.
-        buckets: of the bucket index; None is the simple index.
+        bucket_count: buckets of the bucket index; None for the simple index.
         row_group_rows: rows of a row group, and the most that an open file keeps in memory.
-        required: columns that were declared not null.
+        required: columns declared not null.
         merge: and ``ties``, as in `Settings`.
-        wanted: what the commit is to know of the rows.
+        wanted: the facts that the commit records about the rows.
         target_file_bytes: and ``small_file_bytes``, as in `Settings`; a write's log file is closed at that size, too.
         write: number of the transaction's write, which keeps the names of its files apart from those of earlier ones.
-        begun: file groups that earlier writes of the transaction have staged -> the slice that they made it from; None
-            where they began it.
-        streams: of the table.
-        desk: of the server that takes the markers; None: they are put directly.
-        lookout: is told of each file; it does not travel.
-        spans: the keys of the files that this process has met; does not travel, a worker begins with none.
-        record: what the process that began the transaction knows of it; None in another, and where asking costs little.
+        begun: file groups staged by earlier writes of the transaction -> the slice each was made from; None for a group that
+            they began.
+        streams: the table's streams.
+        desk: the server that takes the markers; None: they are put directly.
+        lookout: observes each file; not pickled.
+        spans: key ranges of the files that this process has met; not pickled, a worker begins with none.
+        record: the transaction's state in the process that began it; None in another process, and where asking is cheap.
     """
 
     store: Store
@@ -98,18 +98,18 @@ class FileSpec:
         self.__dict__.update(state, spans=KeySpans())
 
     def announcing(self, group: FileGroupId) -> AbstractContextManager[None]:
-        """Around the marker of a file of this group."""
+        """Return the lookout's context around the marker of a file of this group."""
         return self.lookout.announcing(group) if self.lookout is not None else nullcontext()
 
     def announce(self, files: Iterable[tuple[str, Io]]) -> list[Marker]:
-        """Markers of these files stand when this returns: in one request where a server takes them."""
+        """Write the markers of these files, in one request where a server takes them."""
         wanted = list(files)
-        if self.record is not None:  # before they are put: one without an answer may arrive late
+        if self.record is not None:  # recorded before they are put: a put without an answer may arrive late
             self.record.markers += [Marker(self.instant, path, io) for path, io in wanted]
         return announce_all(self.store, self.instant, wanted, desk=self.desk)
 
     def lives(self) -> bool:
-        """Whether this process knows, without asking, that nobody has ended the transaction."""
+        """Return whether this process knows, without a request, that nobody has ended the transaction."""
         return self.record is not None and self.record.lives()
 
     def refuse_if_over(self) -> None:
@@ -119,7 +119,7 @@ class FileSpec:
 
     @property
     def rule(self) -> Rule:
-        """By which rule rows of one key become one."""
+        """The rule that merges the rows of one key."""
         return rule_of(self.config, self.merge, self.ties)
 
     def group_id(self, partition: str, task: int, number: int = 0, *, bucket: int | None = None) -> str:
@@ -127,10 +127,10 @@ class FileSpec:
         return group_id(self.instant, partition, task, number, write=self.write, bucket=bucket)
 
     def successor_id(self, group: FileGroupId) -> str:
-        """The file id that takes over from a file group which an earlier write of this transaction has staged.
+        """The file id that takes over from a file group staged by an earlier write of this transaction.
 
-        A new one, as in a rebase: of one file group and T there is never a second file, also not when a late task brings
-        the first one back; the commit replaces the old group.
+        A new id, as in a rebase: one file group and T never get a second file, even if a late task brings the first one
+        back. The commit replaces the old group.
         """
         bucket = bucket_of(group.file_id) if self.bucket_count is not None else None
         name = f"{self.instant}\n{group.partition}\n{group.file_id}\nwrite {self.write}"
@@ -146,16 +146,16 @@ def group_id(
 
 
 def token(task: int, round_: int = 0) -> str:
-    """The write token of a task: it names no attempt, so that a second attempt meets the first one's file.
+    """The write token of a task. It does not name the attempt, so a second attempt meets the first one's file.
 
-    ``round_`` counts the writes of the transaction and then the rounds of its rebase: the file that one supersedes has
-    another name, so that a late worker cannot bring the old one back under the new one's.
+    ``round_`` counts the writes of the transaction and then the rounds of its rebase: a superseded file has another name,
+    so a late worker cannot bring it back under the name of its successor.
     """
     return f"{task}-{round_}-0"
 
 
 def refuse_if_over(store: Store, instant: str) -> None:
-    """Raise `RolledBackError` when the transaction has ended: its heartbeat file is the stop sign."""
+    """Raise `RolledBackError` if the transaction has ended: the stop sign is that its heartbeat file is gone."""
     if store.head(heartbeat_path(instant)) is None:
         raise RolledBackError(
             f"transaction {instant} is over (its heartbeat is gone); no file of it may appear any more. "

@@ -1,6 +1,6 @@
-"""The smallest and the largest record key of the data files that one process has met, so that most are not opened again.
+"""The smallest and largest record key of each data file that a process has met, so that most are not opened again.
 
-What it learns of a partition with many files is kept beside the log for the next process (`entries.key_ranges`).
+The ranges of a partition with many files are stored beside the log for other processes (`entries.key_ranges`).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 Span = tuple[bytes, bytes]
 _KEPT = 65_536  # a few hundred bytes each
-_PARTITIONS = 256  # of which it is known what is kept of them
-_WORTH = 16  # files less are opened at once, so that an object of their ranges saves nothing
-_FRESH = 32  # the object is written again when one of so many of its files is new
+_PARTITIONS = 256  # partitions whose stored object this process remembers
+_WORTH = 16  # fewer files than this are opened in parallel, so a stored object saves nothing
+_FRESH = 32  # the object is rewritten when one in this many of its files is new
 _log = logging.getLogger("lakelatch.staging")
 
 
 def span_of(footer: pq.FileMetaData) -> Span | None:
-    """The smallest and the largest key, in Java's order if it is a file of ours; None where nothing is said."""
+    """The smallest and largest key, in Java's order in our own files; None if the footer has none."""
     told = footer.metadata or {}
     low, high = told.get(b"hoodie_min_record_key"), told.get(b"hoodie_max_record_key")
     return None if low is None or high is None else (low, high)
@@ -39,14 +39,14 @@ def span_of(footer: pq.FileMetaData) -> Span | None:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """Which files the object of a partition named, and how many of those there it left unknown."""
+    """The files that a partition's stored object named, and how many present files it left unknown."""
 
     names: frozenset[str]
     unknown: int
 
 
 class KeySpans:
-    """Spans by path, those last used. A data file never changes and its name is never used again, so none is outdated."""
+    """A cache of spans by path. Data files never change and names are never reused, so no entry can be stale."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
@@ -55,7 +55,7 @@ class KeySpans:
         self._owed: set[str] = set()  # partitions of which many files have to be opened
 
     def learn(self, path: str, footer: pq.FileMetaData) -> None:
-        """Keep what the footer of that file says."""
+        """Cache the span in the footer of that file."""
         if (span := span_of(footer)) is not None:
             with self._mutex:
                 self._keep(path, span)
@@ -66,7 +66,7 @@ class KeySpans:
             self._kept.popitem(last=False)
 
     def exclude(self, path: str, keys: SoughtKeys) -> bool:
-        """Whether it is known that none of the keys is in the file."""
+        """Return whether the cached span proves that none of the keys is in the file."""
         with self._mutex:
             span = self._kept.get(path)
             if span is not None:
@@ -76,7 +76,7 @@ class KeySpans:
     # Beside the log --------------------------------------------------------------------------------------------------
 
     def recall(self, store: Store, slices: Iterable[FileSlice]) -> None:
-        """Learn what is kept of a partition, where many of its files are unknown; one request, and seldom."""
+        """Load the stored ranges of a partition if many of its files are unknown; at most one request, rarely needed."""
         bases = {each.base.path: each.base for each in slices if each.base is not None}
         if len(bases) < _WORTH:
             return
@@ -107,14 +107,14 @@ class KeySpans:
                 self._owed.add(partition)
 
     def owes(self, partition: str) -> bool:
-        """Whether many files of the partition were opened of which nothing is kept; asked again it is not."""
+        """Return, once, whether many files of the partition were opened whose ranges are not stored; then forget it."""
         with self._mutex:
             there = partition in self._owed
             self._owed.discard(partition)
             return there
 
     def keep(self, store: Store, partition: str, slices: Iterable[FileSlice]) -> None:
-        """Keep what is known of these slices, all of a partition, for other processes. Its failure is only noted."""
+        """Store the known ranges of these slices, all of one partition, for other processes. Best effort: failures are logged."""
         bases = [each.base for each in slices if each.base is not None]
         with self._mutex:
             ranges = {
@@ -124,7 +124,7 @@ class KeySpans:
             }
             asked = self._asked.get(partition)
             names = asked.names if asked else frozenset[str]()
-            # Files that say nothing of their keys stay unknown, and are no reason to ask again.
+            # Files without a key range in their footer stay unknown, and are no reason to read the object again.
             self._asked[partition] = _Asked(names, len(bases) - len(ranges))
         if len(ranges.keys() - names) < max(_WORTH, len(ranges) // _FRESH):
             return

@@ -1,7 +1,6 @@
-"""Writes one log file of one transaction onto a file slice: rows that it upserts, and keys that it deletes; or what a log
-compaction has made of older log files.
+"""Write one log file of one transaction onto a file slice: rows to upsert and keys to delete, or the result of a log compaction.
 
-Nothing of the slice is read: readers merge the log file onto it. Memory: the rows handed in, once more as Parquet or Avro.
+The slice is not read: readers merge the log file onto it. Memory: the rows passed in, and once more as Parquet or Avro.
 """
 
 from __future__ import annotations
@@ -29,7 +28,8 @@ if TYPE_CHECKING:
 
     from ..liveness import Marker
 
-LOGS_MAX = 1000  # of one write onto one slice, so that those of the next write come later; the last one takes the rest
+# Log files of one write onto one slice, at most: the next write numbers its files from there on. The last one takes the rest.
+LOGS_MAX = 1000
 _BLOCK_BYTES_MAX = 32 << 20  # readers decode a block at a time
 
 
@@ -37,12 +37,12 @@ class LogFileWriter:
     """Writes ``<partition>/.<file_id>_<T>.log.<n>_<token>``; `close` it, published or not.
 
     Args:
-        onto: the slice that the changes belong to; without any file, where streams begin a file group.
-        announced: the marker that stands already for a file, by its path.
-        token: names the task and the write of the transaction, and no attempt: another run of the task meets the file.
-        version: of several log files of a transaction onto the slice, those with a larger one come later.
-        merged: of a log compaction, T of the commits whose blocks it takes the place of.
-        inserted: keys of rows of the write that the slice lacks, for the commit to tell where the table wants it.
+        onto: the slice that the changes belong to; it has no file where a stream begins a file group.
+        announced: returns the marker that a path already has, or None.
+        token: names the task and the write of the transaction, not the attempt: another run of the task meets the file.
+        version: orders the log files of a transaction onto the slice; the larger comes later.
+        merged: for a log compaction, T of the commits whose blocks it replaces.
+        inserted: keys of written rows that the slice lacks, recorded in the commit where the table's settings ask for it.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class LogFileWriter:
         self.size = 0  # in bytes, of the blocks so far
 
     def write(self, rows: pa.Table, *, inserts: int = 0, note: Mapping[str, str] | None = None) -> None:
-        """A block of rows that replace those with the same key; ``inserts``: so many are known to be new.
+        """Add a block of rows that replace those with the same key; ``inserts`` of them are known to be new.
 
-        ``note`` goes to the block's footer, which a table that orders rows by a text has not: nor has it streams.
+        ``note`` goes to the block's footer. Avro blocks, for tables ordered by a text, have no footer; nor do those have streams.
 
         Raises as `BaseFileWriter.write`.
         """
@@ -97,11 +97,11 @@ class LogFileWriter:
         self._append(parquet_block(self._spec.instant, self._schema, body.getvalue(), merged=self._merged))
 
     def delete(self, keys: Sequence[str]) -> None:
-        """A block that deletes every version of the rows with these record keys that came before it."""
+        """Add a block that deletes all earlier versions of the rows with these record keys."""
         self._delete([(key, self._onto.partition, None) for key in keys])
 
     def delete_up_to(self, deletes: Iterable[tuple[str, Any]], ordering: Sequence[pa.DataType]) -> None:
-        """A block that deletes the rows with these record keys up to an ordering value, which is of these types.
+        """Add a block that deletes the rows with these record keys up to an ordering value of these types.
 
         The values are as `Block.deletes` gives them.
 
@@ -120,7 +120,7 @@ class LogFileWriter:
         self.size += len(block)
 
     def publish(self) -> WriteStat:
-        """The file stands under its name, this one or an equal one of another run of the same task.
+        """Publish the file under its name. If another run of the task already did, with equal bytes, report that file.
 
         Raises:
             RolledBackError: the transaction has ended meanwhile.
@@ -131,10 +131,10 @@ class LogFileWriter:
         self._file.open().write(body)
         size = self._file.publish()
         if size is None and (there := self._spec.store.body(self.path)) != body:
-            if there is None:  # who ended the transaction has deleted it
+            if there is None:  # deleted by the writer that ended the transaction
                 refuse_if_over(self._spec.store, self._spec.instant)
                 raise StorageError(f"{self.path} was not read: it is gone since it was written", path=self.path)
-            # Whoever executes the plan of a log compaction writes the same, perhaps encoded by another version of Arrow.
+            # All executors of a log compaction's plan write the same rows, perhaps encoded by another version of Arrow.
             if not self._merged:
                 raise self._written_otherwise()
             body = there
@@ -169,7 +169,7 @@ class LogFileWriter:
         )
 
     def abandon(self) -> None:
-        """Leave; what was not published is dropped, and its marker stays for whoever cleans up."""
+        """Drop unpublished bytes and leave; the marker stays, so that cleaning finds the file."""
         self._file.close()
 
 
@@ -182,19 +182,19 @@ def in_log_files(
     inserts: int = 0,
     note: Mapping[str, str] | None = None,
 ) -> Iterator[LogFileWriter]:
-    """Yield the log files of a write onto one slice, each when all of it is there: the next begins when one has its size.
+    """Yield the log files of a write onto one slice, each when it is complete; the next begins when one has its size.
 
     Args:
-        begin: makes the first one, the second one and so on.
-        rows: that replace those with the same key; the last ``inserts`` of them are known to be new.
-        deletes: keys that are deleted after the rows; beside a ``note`` the keys of the rows, and said in the file of each.
-        note: for each block's footer.
+        begin: opens the file with this number, from 0.
+        rows: replace those with the same key; the last ``inserts`` of them are known to be new.
+        deletes: keys deleted after the rows; with a ``note`` the keys of the rows themselves, deleted in each row's file.
+        note: metadata for each block's footer.
     """
     size_max, size = spec.target_file_bytes, RowBytes()
     number, writer = 0, begin(0)
 
     def room() -> float:
-        """Bytes of the next block; none where the file has its size."""
+        """Bytes for the next block; 0 if the file has its size."""
         left = size_max - writer.size if number + 1 < LOGS_MAX else _BLOCK_BYTES_MAX
         return min(left, _BLOCK_BYTES_MAX) if left > (1 - ALMOST) * size_max else 0
 

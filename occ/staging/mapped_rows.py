@@ -1,7 +1,7 @@
-"""Rows in a mapped file: which of them belong where, and some of them at a time.
+"""Rows in a mapped file: split by partition and bucket, and read some at a time.
 
-What has to be known of each row (its place, the hash of its key) goes into temporary files too, sorted in runs of which pieces
-are read again. Memory: a run, and 4 bytes for each row of a unit of work that is at hand.
+The facts about each row (its place, the hash of its key) go into temporary files too, in sorted runs that are re-read in
+pieces. Memory: one run, and 4 bytes for each row of the unit of work at hand.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class MappedRows:
     """A table of many batches, none of which is copied as a whole; the `Keyed` of a `Selection`.
 
     Args:
-        fields: whose values are the record key.
+        fields: the columns whose values are the record key.
     """
 
     whole = False
@@ -58,7 +58,7 @@ class MappedRows:
         return rows.append_column(RECORD_KEY, record_keys(rows, self._fields) if keys is None else keys)
 
     def parted(self, spec: FileSpec) -> Iterator[tuple[str, int | None, Places]]:
-        """The rows of each partition, and in it of each bucket, in their order.
+        """Yield the rows of each partition and bucket, in their order.
 
         Raises:
             InputError: a row has no key, or a value that is no partition.
@@ -105,7 +105,7 @@ class MappedRows:
         return self._rows.select(names).slice(start, end - start)
 
     def _take(self, places: npt.NDArray[Any], names: list[str]) -> pa.Table:
-        """Arrow itself would join all batches before it takes from them."""
+        """Take rows batch by batch: Arrow itself would first copy all batches into one."""
         if not len(places):
             return self._rows.select(names).slice(0, 0)
         back: npt.NDArray[np.int64] | None = None
@@ -125,25 +125,25 @@ class MappedRows:
 
 
 class _Runs:
-    """Arrays in a temporary file: written one after the other, then mapped."""
+    """Arrays in a temporary file: appended, then mapped."""
 
     def __init__(self, kind: np.dtype[Any]) -> None:
         self._kind, self._sizes = kind, list[int]()
         self._file = TemporaryBytes("the places of rows")
 
     def add(self, run: npt.NDArray[Any]) -> None:
-        """One more. `StorageError` when there is no room for it."""
+        """Append a run. Raises `StorageError` if the temporary folder has no room."""
         self._sizes.append(len(run))
         self._file.write(run.astype(self._kind, copy=False).tobytes())
 
     def mapped(self) -> list[npt.NDArray[Any]]:
-        """All of them; none can be added."""
+        """Return all runs; none can be added afterwards."""
         whole = np.frombuffer(self._file.mapped(), self._kind)
         return np.split(whole, np.cumsum(self._sizes)[:-1])
 
 
 def repeated_hashes(hashes: Callable[[int], _Hashes], starts: Iterable[int]) -> _Hashes:
-    """The hashes that occur more than once, each once and ascending; ``hashes`` gives those of the run that begins there."""
+    """Return the hashes that occur more than once, distinct and ascending; ``hashes`` returns those of the run at a start."""
     sorted_runs = _Runs(np.dtype(np.uint64))
     for start in starts:
         sorted_runs.add(np.sort(hashes(start)))
@@ -151,7 +151,7 @@ def repeated_hashes(hashes: Callable[[int], _Hashes], starts: Iterable[int]) -> 
     bounds = [(number << 64) // len(runs) for number in range(1, len(runs))]
     edges = [np.concatenate([[0], np.searchsorted(each, np.array(bounds, np.uint64)), [len(each)]]) for each in runs]
     found = []
-    for number in range(len(runs)):  # a range of values from each run, so that equal ones meet
+    for number in range(len(runs)):  # the same range of values from each run, so that equal hashes meet
         near = np.concatenate([each[edge[number] : edge[number + 1]] for each, edge in zip(runs, edges, strict=True)])
         near.sort()
         found.append(np.unique(near[1:][near[1:] == near[:-1]]))

@@ -1,4 +1,4 @@
-"""Rows as they stand in a base file: meta columns first, data columns in the table's types.
+"""Rows as a base file stores them: meta columns first, data columns in the table's types.
 
 A row that has meta columns is copied and keeps its commit time and number; one without, or with null in them, is new
 and gets the transaction's.
@@ -33,7 +33,7 @@ from ..incoming import refuse_nulls, refuse_unordered
 from .file_spec import FileSpec
 
 COMMIT_TIME, SEQNO, _, PARTITION_PATH, FILE_NAME = META_COLUMNS
-KEY_HASHES = "_lakelatch_key_hash"  # `wide_hashes` of the keys of rows all of which are new, where they are known
+KEY_HASHES = "_lakelatch_key_hash"  # `wide_hashes` of the keys, where they are known and all rows are new
 _HIDDEN = frozenset({*META_COLUMNS, KEY_HASHES})
 _FEW_ROWS = 256
 
@@ -47,21 +47,21 @@ class RowNumbers:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def take(self, count: int) -> int:
-        """The first of ``count`` numbers that nobody else gets."""
+        """Reserve ``count`` consecutive numbers and return the first."""
         with self._lock:
             first, self.rows = self.rows, self.rows + count
         return first
 
 
 class FileRows:
-    """Completes the rows of one file and keeps count of them.
+    """Completes the rows of one file with meta columns, and counts them.
 
     Attributes:
         new_rows: rows so far that this transaction changed.
-        digest: sum of the new keys' hashes: the same keys in any order give the same.
-        min_key, max_key: of all rows so far, in the order of their bytes.
-        java_span: the same in Java's order, which is what Hudi's footers are in; None without rows.
-        key_column: the column that the record keys of all rows so far are equal to, if there is one.
+        digest: sum of the new keys' hashes, independent of their order.
+        min_key, max_key: the smallest and largest key so far, in byte order.
+        java_span: the same in Java's order, as Hudi's footers have it; None without rows.
+        key_column: the column equal to the record key in all rows so far, or None.
         key_hashes: `wide_hashes` of the new keys, where they are wanted.
     """
 
@@ -91,13 +91,13 @@ class FileRows:
 
     @functools.cached_property
     def schema(self) -> pa.Schema:
-        """Of the file, as it is handed to the Parquet writer."""
+        """The file's schema for the Parquet writer."""
         types = [TEXTS, pa.string(), pa.string(), TEXTS, TEXTS]
         meta = [pa.field(n, t) for n, t in zip(META_COLUMNS, types, strict=True)]
         return pa.schema([*meta, *(f.with_nullable(True).remove_metadata() for f in self._schema)])
 
     def completed(self, rows: pa.Table) -> pa.Table:
-        """The rows with all columns of the file. Raises `InputError` as `BaseFileWriter.write` says."""
+        """Return the rows with all columns of the file. Raises `InputError` as `BaseFileWriter.write`."""
         data = self._data_columns(rows)
         new = self._new_rows(rows)
         count = rows.num_rows if new is None else new.true_count
@@ -225,7 +225,7 @@ class FileRows:
             self._under.setdefault(name_of(constraint), []).append(values)
 
     def copied(self, span: Span, key_column: str | None) -> None:
-        """Rows of an older file are in this one too, none of them new: their `java_span` and `key_column`."""
+        """Account for rows copied from an older file, none of them new, by their `java_span` and `key_column`."""
         self.java_span = joined_span(span, self.java_span)
         self.key_column = key_column if key_column == self.key_column else None
 
@@ -234,7 +234,7 @@ class FileRows:
         return _constant(self._name, pa.array(np.zeros(rows, np.int32)))
 
     def new_keys(self) -> Hashed | None:
-        """Keys of the rows that this transaction changed, inserted or not."""
+        """The keys of the rows that this transaction inserted or updated; None if they were not collected."""
         if not self.key_hashes or self.min_key is None or self.max_key is None:
             return None
         return Hashed(self.min_key, self.max_key, np.concatenate(self.key_hashes))
@@ -264,13 +264,13 @@ def key_span(keys: pa.Array) -> Span:
 
 @functools.cache
 def _digits() -> npt.NDArray[np.uint32]:
-    """Four digits as they are written, for each number that has no more."""
+    """The four decimal digits, as bytes, of each number below 10,000."""
     places = np.arange(10_000)[:, None] // [1000, 100, 10, 1] % 10
     return (places + ord("0")).astype(np.uint8).view(np.uint32).ravel()
 
 
 def numbered(prefix: str, first: int, count: int) -> pa.Array:
-    """The prefix with each of the numbers from ``first`` on. Written into one buffer: kernels take several."""
+    """Return the prefix with each of the numbers from ``first`` on. Built in one buffer: Arrow's kernels take several."""
     head = np.frombuffer(prefix.encode(), np.uint8)
     pieces, sizes, at, end = [], [], first, first + count
     while at < end:  # numbers of as many digits each

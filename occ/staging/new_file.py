@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Owner(Protocol):
-    """What a file belongs to: a transaction, or one round of its rebase."""
+    """The owner of a file: a transaction, or one round of its rebase."""
 
     def file_spec(self, schema: pa.Schema) -> FileSpec: ...
     def add(self, stats: Iterable[WriteStat]) -> None: ...
@@ -30,9 +30,9 @@ class Owner(Protocol):
 
 
 class NewFile:
-    """Made by `Transaction.rewrite` and `Transaction.new_file`; its marker is written with the first row.
+    """A new data file, from `Transaction.rewrite` or `Transaction.new_file`; the first row writes its marker.
 
-    `write` once or often, in a ``with`` block or not: the transaction's commit closes what is still open.
+    `write` once or often, in a ``with`` block or not: the transaction's commit closes open files.
     """
 
     def __init__(
@@ -47,7 +47,8 @@ class NewFile:
     ) -> None:
         self._transaction, self._round, self._moves = transaction, round, moves
         self.partition, self.file_id, self._replaces = partition, file_id, replaces
-        self.over = FileGroupId(partition, file_id)  # the file group whose rows it holds, by now another's perhaps
+        # The file group whose rows it holds; another than its own where `_opened` gives it a new file id.
+        self.over = FileGroupId(partition, file_id)
         self._writer: BaseFileWriter | None = None
         self._note: Mapping[str, str] = {}
         self._closed = False
@@ -75,7 +76,7 @@ class NewFile:
         self._writer.write(rows)
 
     def note(self, more: Mapping[str, str]) -> None:
-        """Key-value metadata for the footer, before the first row."""
+        """Set key-value metadata for the footer; call it before the first row."""
         self._note = more
 
     def _opened(self, schema: pa.Schema) -> BaseFileWriter:
@@ -97,7 +98,7 @@ class NewFile:
         )
 
     def close(self) -> None:
-        """The file stands and belongs to the transaction. Twice is fine. A file without rows is not made."""
+        """Publish the file and add it to the transaction; idempotent. Without rows no file is made."""
         writer, self._writer = self._writer, None
         if writer is not None:
             self._closed = True

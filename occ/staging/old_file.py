@@ -1,4 +1,4 @@
-"""The base file of a slice that gets a successor: read row group by row group, or handed on as the bytes that it is.
+"""The base file of a slice that gets a successor: decoded row group by row group, or copied as bytes.
 
 Memory: one row group, and its bytes.
 """
@@ -26,10 +26,10 @@ from .file_spec import FileSpec
 from .key_spans import span_of
 from .meta_columns import FILE_NAME, PARTITION_PATH
 
-_LOOKED_UP_ROWS = 1 << 20  # at a time, at most: a hash table of the keys that are looked for is made each time
-_DECODED_BYTES = 1 << 20  # of columns at a time
-_VALUE_BYTES = 16  # of a value at least; encoded it may take nothing
-_ROWS_PER_KEY = 16  # are looked up at a time; to make the hash table again then costs little beside reading them
+_LOOKED_UP_ROWS = 1 << 20  # rows per lookup, at most; each lookup builds a hash table of the sought keys
+_DECODED_BYTES = 1 << 20  # bytes of columns decoded at a time
+_VALUE_BYTES = 16  # assumed at least for each value: encoded it may take nothing
+_ROWS_PER_KEY = 16  # rows per sought key in a lookup; building the hash table then costs little beside reading them
 
 
 class OldFile:
@@ -66,12 +66,12 @@ class OldFile:
 
     @property
     def span(self) -> tuple[bytes, bytes] | None:
-        """As `span_of`."""
+        """The file's `span_of`."""
         return span_of(self.metadata)
 
     @cached_property
     def row_groups(self) -> list[tuple[int, int]]:
-        """The numbers of each row group's first row, and of the one after its last."""
+        """The first row number of each row group, and the one after its last."""
         counts = [self.metadata.row_group(n).num_rows for n in range(self.metadata.num_row_groups)]
         return list(pairwise(np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).tolist()))
 
@@ -84,13 +84,13 @@ class OldFile:
         columns: Collection[str] | None = None,
         change: Callable[[pa.Table], pa.Table] | None = None,
     ) -> pa.Table:
-        """A row group (None: all) with the meta columns that stay with a row. Texts stored with a dictionary are in one.
+        """Return a row group (None: all) with the meta columns that stay with a row. Dictionary-encoded texts stay so.
 
         Args:
-            columns: those data columns only.
-            change: what becomes of the rows; is given some of the columns at a time, so that they are not there twice.
+            columns: read only these data columns.
+            change: transforms the rows; called with a few columns at a time, so that never all of them are in memory twice.
         """
-        # The successor has a file name of its own and the same partition: the longest texts of all, and never needed.
+        # Partition path and file name are the longest texts, and never needed: the successor writes its own.
         same = self.key_column
         unread = (PARTITION_PATH, FILE_NAME, same)
         wanted = None if columns is None else {*META_COLUMNS, *columns}
@@ -102,16 +102,16 @@ class OldFile:
 
     @property
     def names(self) -> list[str]:
-        """Its columns."""
+        """The file's columns."""
         found: list[str] = self._file.schema_arrow.names
         return found
 
     def keys(self, row_group: int | None = None) -> pa.Array:
-        """The record keys of a row group (None: of all)."""
+        """Return the record keys of a row group (None: of all)."""
         return array_of_column(self._read([RECORD_KEY], row_group), RECORD_KEY)
 
     def column(self, name: str, row_group: int) -> pa.Array | None:
-        """One column of a row group in its present type; None where the file lacks it."""
+        """Return one column of a row group in the table's type; None if the file lacks it."""
         return array_of_column(self._read([name], row_group), name) if name in self.names else None
 
     def _read(
@@ -129,7 +129,7 @@ class OldFile:
         return pa.Table.from_arrays(columns, schema=pa.schema(fields, parts[0].schema.metadata))
 
     def _shares(self, names: list[str], row_group: int) -> Iterator[list[str]]:
-        """The columns, in pieces of about a megabyte: what is changed of one is gone before the next one is decoded."""
+        """Yield the columns in groups of about a megabyte; one is changed and freed before the next is decoded."""
         group, sizes = self.metadata.row_group(row_group), dict[str, int]()
         for number in range(group.num_columns):
             column = group.column(number)
@@ -148,12 +148,12 @@ class OldFile:
     # Index -------------------------------------------------------------------------------------------------------
 
     def lacks_all(self, keys: SoughtKeys) -> bool:
-        """Whether the footer says that none of the keys can be in the file."""
+        """Return whether the footer's key range excludes all of the keys."""
         span = self.span
         return span is not None and keys.outside(*span)
 
     def partners(self, keys: pa.Array) -> npt.NDArray[np.signedinteger[Any]]:
-        """For each row the place of its key among these, or -1; in as few bytes as that takes."""
+        """Return for each row the position of its key among these, or -1, in the smallest integer type that fits."""
         found = np.full(self.metadata.num_rows, -1, np.min_scalar_type(-len(keys) or -1))
         for numbers in self._blocks(min(_LOOKED_UP_ROWS, _ROWS_PER_KEY * len(keys))):
             held = pa.concat_arrays([self.keys(number) for number in numbers])
@@ -162,7 +162,7 @@ class OldFile:
         return found
 
     def _blocks(self, most: int) -> Iterator[list[int]]:
-        """Row groups that are looked at together: so many rows, or one group."""
+        """Yield row groups to look up together: at most so many rows, or one group."""
         block: list[int] = []
         count = 0
         for number, (start, end) in enumerate(self.row_groups):
@@ -178,22 +178,22 @@ class OldFile:
 
     @cached_property
     def raw(self) -> RawFooter | None:
-        """The footer as it is stored, of a file whose row groups a file of ours may take over as they are.
+        """The stored footer of a file whose row groups can be copied as bytes; None for files of other writers.
 
-        Those of other writers are not: pages without checksums, columns of other Parquet types, a calendar of their own.
+        Those may have pages without checksums, other Parquet types, or another calendar.
         """
         return RawFooter.of(self.stream) if self._note.get("checksums") else None
 
     def chunks(self, row_group: int) -> list[Chunk]:
-        """The columns of a row group as bytes."""
+        """Return the byte ranges of a row group's columns."""
         assert self.raw is not None
         return self.raw.chunks(row_group)
 
 
 def read_slice(spec: FileSpec, old: FileSlice | str, *, columns: Collection[str] | None = None) -> pa.Table:
-    """All rows of a slice (or base file) with the meta columns that stay with a row, in the types of the table.
+    """Return all rows of a slice (or base file) with the meta columns that stay with a row, in the table's types.
 
-    Texts that the file stores with a dictionary are in one. ``columns``: those data columns only.
+    Dictionary-encoded texts stay so. ``columns``: read only these data columns.
     """
     if isinstance(old, FileSlice) and old.logs:
         rows = slice_rows(spec.store, spec.config, spec.streams, old, columns=columns, strict=True)
@@ -203,7 +203,7 @@ def read_slice(spec: FileSpec, old: FileSlice | str, *, columns: Collection[str]
 
 
 def held_keys(spec: FileSpec, old: FileSlice | str) -> pa.Array:
-    """The record keys that a slice (or base file) holds: not those that its log files have deleted."""
+    """Return the record keys of a slice (or base file), without those that its log files deleted."""
     if isinstance(old, FileSlice) and old.logs:
         return array_of_column(read_slice(spec, old, columns=()), RECORD_KEY)
     with OldFile(spec, old if isinstance(old, str) else old.path) as file:
@@ -211,7 +211,7 @@ def held_keys(spec: FileSpec, old: FileSlice | str) -> pa.Array:
 
 
 def in_types(rows: pa.Table, spec: FileSpec) -> pa.Table:
-    """The rows in the types of the table; texts may be in a dictionary."""
+    """Cast the rows to the table's types; texts may stay dictionary-encoded."""
     wanted = {f.name: f.type for f in spec.schema} | dict.fromkeys(META_COLUMNS, pa.string())
     for place, column in enumerate(rows.schema):
         kind = wanted.get(column.name, column.type)
@@ -221,6 +221,6 @@ def in_types(rows: pa.Table, spec: FileSpec) -> pa.Table:
 
 
 def array_of_column(rows: pa.Table, name: str) -> Any:
-    """A column in one piece."""
+    """Return a column as one contiguous array."""
     column = rows.column(name).combine_chunks()
     return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)

@@ -1,6 +1,6 @@
-"""Encodes the rows of one base file as Parquet: row groups, encodings of columns, statistics, checksums, the footer.
+"""Encode the rows of one base file as Parquet: row groups, column encodings, statistics, checksums, the footer.
 
-Memory: at most one row group of rows per open file, or the bytes of one that is taken over.
+Memory: at most one row group of rows per open file, or a piece of one that is copied.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from ...hudi.table import RECORD_KEY
 from .meta_columns import FILE_NAME, SEQNO, FileRows
 
 _MIN_KEY, _MAX_KEY = "hoodie_min_record_key", "hoodie_max_record_key"
-# Days and times are in the calendar that Parquet's specification names. Spark 3 believes that only of a file that says it is
-# of Spark 3 or later, and refuses those before October 1582 in any other (Apache Spark, `DataSourceUtils`).
+# Days and times are in the calendar that Parquet's specification names. Spark 3 trusts this only in files that claim to be
+# of Spark 3 or later; in others it refuses days before October 1582 (Apache Spark, `DataSourceUtils`).
 _CALENDAR = {"org.apache.spark.version": "4.0.0"}
 _LEVEL = {"zstd": 3}  # Spark's own; Arrow's default is 1
 _SAMPLED_ROWS = 4096
-_UNIQUE = 0.9  # of the rows have a value that no other one has
+_UNIQUE = 0.9  # distinct values per row from which a column counts as unique
 _SMALL_BYTES = 4096
 _PIECE_BYTES = 1 << 20
 
 
 class ParquetFile:
-    """Writes rows to a stream; the footer says what ``shape``, which completes them, has seen."""
+    """Writes rows to a stream. ``shape`` completes them, and its counts go to the footer."""
 
     def __init__(self, stream: IO[bytes], shape: FileRows, *, codec: str, row_group_rows: int) -> None:
         self._stream, self._shape, self._codec, self._row_group_rows = stream, shape, codec, row_group_rows
@@ -73,16 +73,17 @@ class ParquetFile:
             self._flush(keep_rest=False)
 
     def takes(self, columns: Sequence[Any]) -> bool:
-        """Whether row groups of a file with these columns (`RawFooter.columns`) can be taken over as they are."""
+        """Return whether row groups of a file with these columns (`RawFooter.columns`) can be copied as bytes."""
         return _columns_of(self._shape.schema) == columns
 
     def copy(self, stream: IO[bytes], chunks: Sequence[Chunk], rows: int) -> None:
-        """Take over a row group of another file, which `takes` allows; its rows get the name of this file.
+        """Copy a row group of another file, if `takes` allows it; its rows get the name of this file.
 
         Args:
             stream: the other file.
         """
         self.flush()
+        # The waiting rows went first, so that the row groups follow each other in the order of the calls.
         self._sink.begin()
         columns = []
         for chunk in chunks:
@@ -99,7 +100,7 @@ class ParquetFile:
         self.rows += rows
 
     def _names_of(self, rows: int) -> tuple[IO[bytes], list[Chunk]]:
-        """A file with nothing but the column of file names."""
+        """Encode the column of file names alone, as a file."""
         body = io.BytesIO()
         names = pa.table(
             {FILE_NAME: self._shape.file_names(rows)}, schema=pa.schema([self._shape.schema.field(FILE_NAME)])
@@ -108,12 +109,12 @@ class ParquetFile:
         return body, RawFooter.of(body).chunks(0)
 
     def end_rows(self) -> None:
-        """Encode what is left; no rows follow."""
+        """Encode the waiting rows; no more may follow."""
         self._ending = True
         self.flush()
 
     def close(self, *, inserts: int, updates: int, deletes: int, more: Mapping[str, str] | None = None) -> None:
-        """Write the footer with these counts and ``more`` key-value metadata, after `end_rows`. Twice is fine."""
+        """Write the footer with these counts and ``more`` key-value metadata, after `end_rows`. Idempotent."""
         writer = self._writer or self._opened(self._shape.schema.empty_table())
         if writer.is_open:
             note: dict[str, Any] = {
@@ -129,6 +130,7 @@ class ParquetFile:
             if self._shape.java_span is not None:
                 footer |= dict(zip((_MIN_KEY, _MAX_KEY), self._shape.java_span, strict=True))
             writer.add_key_value_metadata(footer)
+            # Without copied row groups the writer's own footer is complete; otherwise it is joined with theirs.
             if all(type(each) is int for each in self._row_groups):
                 writer.close()
                 self.footer = self._told[0]
@@ -155,13 +157,13 @@ class ParquetFile:
 
     def _opened(self, first: pa.Table) -> pq.ParquetWriter:
         if self._writer is None:
-            # In a file of a few rows a codec saves nothing, and its contexts cost more than all the rest of the writing.
+            # In a file of a few rows a codec saves nothing, and setting it up costs more than the rest of the write.
             small = self._ending and first.nbytes < _SMALL_BYTES
             codec = "none" if small else self._codec
             unique = {} if small else _encodings_of_unique(first)
             leaves = _leaves(first.schema)
-            # Parquet's statistics leave NaN out, and a dictionary has one zero where Spark looks for both: a filter that
-            # is pushed down to floats would miss rows that it is true for. Spark's own files have none of NaN.
+            # Parquet's statistics omit NaN, and a dictionary holds one zero where Spark looks for both signs: a filter
+            # pushed down to a float column would miss matching rows. So floats get neither.
             floats = {leaf for leaf, kind in leaves.items() if pa.types.is_floating(kind)}
             exact = [leaf for leaf in leaves if leaf not in floats]
             self._writer = pq.ParquetWriter(
@@ -186,7 +188,7 @@ class ParquetFile:
 
 
 class _Sink:
-    """Where the Parquet writer writes to, beside row groups that are taken over, of which it knows nothing."""
+    """The stream of the Parquet writer, into which copied row groups go behind the writer's back."""
 
     closed = False
 
@@ -198,28 +200,28 @@ class _Sink:
 
     @property
     def ahead(self) -> int:
-        """By how many bytes the stream is further than the writer believes, which counts what it writes."""
+        """Bytes in the stream that the writer does not know of: it counts only its own."""
         return self._stream.tell() - self._written
 
     def begin(self) -> None:
-        """A Parquet file begins, before the writer does."""
+        """Write the magic bytes of a Parquet file, if the writer has not yet."""
         if not self._stream.tell():
             self._stream.write(MAGIC)
             self._begun = True
 
     def write(self, body: bytes) -> int:
         self._written += len(body)
-        if self._begun:  # by what the writer begins with
+        if self._begun:  # the writer's own magic bytes: `begin` wrote them
             assert body == MAGIC, body
             self._begun = False
             return len(body)
         return self._target.write(body)
 
     def flush(self) -> None:
-        """Whoever publishes the file does it."""
+        """Do nothing: publishing the file flushes the stream."""
 
     def withhold(self) -> None:
-        """All rows are written; what comes now is a footer that lacks what was taken over."""
+        """Divert the writer's footer, which lacks the copied row groups, from the stream to memory."""
         self._target = self.withheld
 
 
@@ -234,20 +236,21 @@ def _transfer(source: IO[bytes], target: IO[bytes], size: int) -> None:
 
 @functools.lru_cache(maxsize=16)
 def _columns_of(schema: pa.Schema) -> list[Any]:
-    """How a footer describes these columns."""
+    """The footer's description of these columns."""
     empty = io.BytesIO()
     pq.write_table(schema.empty_table(), empty, store_schema=False, coerce_timestamps="us")
     return RawFooter.of(empty).columns
 
 
 def _encodings_of_unique(first: pa.Table) -> dict[str, str]:
-    """Encodings of the columns whose values are nearly all different: a dictionary would be larger than they are."""
+    """Return encodings for columns with nearly unique values, where a dictionary would be larger than the values."""
     sample = first.slice(0, _SAMPLED_ROWS)
     found = dict.fromkeys((SEQNO, RECORD_KEY), "DELTA_BYTE_ARRAY")
     for field in sample.schema:
         if field.name in found or not sample.num_rows:
             continue
-        if pa.types.is_dictionary(field.type):  # of the file before; large where its writer gave it up on the way
+        # The dictionary is that of the file before: large if its writer fell back to plain values midway.
+        if pa.types.is_dictionary(field.type):
             if sum(len(chunk.dictionary) for chunk in first.column(field.name).chunks) > _UNIQUE * first.num_rows:
                 found[field.name] = "DELTA_BYTE_ARRAY"
             continue
@@ -260,7 +263,7 @@ def _encodings_of_unique(first: pa.Table) -> dict[str, str]:
 
 
 def _leaves(schema: pa.Schema) -> dict[str, pa.DataType]:
-    """Parquet columns by path, which is how encodings are chosen per column."""
+    """Return the Parquet columns by path: per-column encodings are keyed so."""
 
     def below(path: str, kind: pa.DataType) -> dict[str, pa.DataType]:
         if pa.types.is_struct(kind):

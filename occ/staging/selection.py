@@ -1,7 +1,7 @@
-"""Rows that go to one place, as numbers of rows in the table that was handed in: taken piece by piece when they are written.
+"""Rows that go to one place, as row numbers of the table that was passed in; copied piece by piece when they are written.
 
-Memory: the numbers, the record keys and their hashes; a piece is a copy, and gone when it is encoded. Of rows that are not in
-memory themselves (`mapped_rows`) keys and hashes are made as they are asked for.
+Memory: the numbers, the record keys and their hashes; each copied piece is freed when it is encoded. For rows that are not
+in memory themselves (`mapped_rows`) keys and hashes are computed on demand.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from .file_spec import FileSpec
 from .mapped_rows import KEYS_AT_ONCE, MappedRows, Places, repeated_hashes
 from .meta_columns import KEY_HASHES
 
-PARTITION_COLUMN = "_lakelatch_partition"  # given where rows have no partition columns (deletes by key)
-GROUP_COLUMN = "_lakelatch_group"  # given where the index was a join: a file id, or NEW and a slot
+PARTITION_COLUMN = "_lakelatch_partition"  # present where rows have no partition columns (deletes by key)
+GROUP_COLUMN = "_lakelatch_group"  # present where a join was the index: a file id, or NEW and a slot
 
 
 class Keyed(Protocol):
-    """Rows of which some are taken; ``places`` are their numbers, None all of them.
+    """Rows to take some of; ``places`` are row numbers, None means all.
 
     Attributes:
         whole: the rows are in memory anyway, so that their keys may be too.
@@ -38,15 +38,15 @@ class Keyed(Protocol):
     whole: bool
 
     def keys(self, places: Places) -> pa.Array:
-        """The record keys."""
+        """Return the record keys."""
 
     def column(self, name: str, places: Places) -> Any:
-        """One of the columns."""
+        """Return one of the columns."""
 
     def taken(self, places: Places, start: int, end: int, keys: pa.Array | None) -> pa.Table:
-        """All columns of the rows with those places that have a number from ``start`` to before ``end``, and `RECORD_KEY`.
+        """Return all columns and `RECORD_KEY` of the rows ``places[start:end]``.
 
-        ``keys``: their record keys, where they are known.
+        ``keys``: their record keys, where known.
         """
 
 
@@ -54,7 +54,7 @@ class RowsInMemory:
     """A table with its record keys; see `Keyed`.
 
     Args:
-        key: the column that is the record key's text, which is then neither taken nor kept twice.
+        key: the column equal to the record key, which is then stored only once.
     """
 
     whole = True
@@ -108,7 +108,7 @@ class Selection:
         return self._rows.column(name, self._places)
 
     def slice(self, start: int = 0, size: int | None = None, *, hashed: bool = False) -> pa.Table:
-        """So many of the rows from the one with number ``start``; with their `KEY_HASHES` if ``hashed``."""
+        """Return ``size`` rows from number ``start`` on (None: to the end), with their `KEY_HASHES` if ``hashed``."""
         end = self.num_rows if size is None else min(start + size, self.num_rows)
         known = self._rows.whole or "keys" in self.__dict__
         keys = self.keys.slice(start, end - start) if known else None
@@ -120,7 +120,7 @@ class Selection:
         return taken
 
     def where(self, mask: npt.NDArray[np.bool_]) -> Selection:
-        """Those of the rows that are marked."""
+        """Return the marked rows."""
         return self if mask.all() else self.at(np.flatnonzero(mask))
 
     @property
@@ -129,14 +129,14 @@ class Selection:
         return self._rows.column_names
 
     def unrepeated(self, ordering: Sequence[str], ties: Ties = "last") -> Selection:
-        """One row for each key; see `hudi.merge.deduplicate`, also for its errors."""
+        """Return one row for each key; see `hudi.merge.deduplicate`, also for its errors."""
         if not self._rows.whole and self.num_rows > KEYS_AT_ONCE:
             return self._unrepeated_in_runs(ordering, ties)
         kept = unrepeated(self.keys, self.key_hashes, ordering, self.column, ties)
         return self if kept is None else self.at(kept)
 
     def _unrepeated_in_runs(self, ordering: Sequence[str], ties: Ties) -> Selection:
-        """As `unrepeated`; of the keys only those that come twice are in memory at once."""
+        """Do as `unrepeated`, with only the repeated keys in memory at once."""
 
         def hashes(start: int) -> npt.NDArray[np.uint64]:
             return wide_hashes(self._some_keys(start))
@@ -162,21 +162,21 @@ class Selection:
         return self._rows.keys(np.arange(start, end) if self._places is None else self._places[start:end])
 
     def at(self, numbers: npt.NDArray[Any]) -> Selection:
-        """The rows with these numbers, in their order."""
+        """Return the rows with these numbers, in the numbers' order."""
         found = Selection(self._rows, numbers if self._places is None else self._places[numbers])
         if "key_hashes" in self.__dict__:
             found.key_hashes = self.key_hashes[numbers]
         return found
 
     def forget(self) -> None:
-        """Drop keys and hashes that can be made again, of rows that are not in memory; who keeps this may need neither."""
+        """Drop the keys and hashes of rows that are not in memory; they are computed again if needed."""
         if not self._rows.whole:
             self.__dict__.pop("keys", None)
             self.__dict__.pop("key_hashes", None)
 
 
 def in_pieces(rows: pa.Table | Selection, size: int) -> Iterator[pa.Table]:
-    """The rows, at most so many at a time."""
+    """Yield the rows, at most ``size`` at a time."""
     for start in range(0, rows.num_rows, size):
         yield rows.slice(start, size) if isinstance(rows, pa.Table) else rows.slice(start, size, hashed=True)
 
@@ -184,9 +184,9 @@ def in_pieces(rows: pa.Table | Selection, size: int) -> Iterator[pa.Table]:
 def units(
     spec: FileSpec, rows: pa.Table, *, on_disk: bool = False
 ) -> Iterator[tuple[str, int | str | None, Selection]]:
-    """The rows of each unit of work: partition, and the bucket, or the file id or slot where the index was a join.
+    """Yield each unit of work: the partition; the bucket, or the file id or slot that a join found; the rows.
 
-    ``on_disk``: the rows are in a mapped file, and what is noted of each of them goes into another.
+    ``on_disk``: the rows are in a mapped file, and notes about each of them go into another.
     """
     if not rows.num_rows:
         return
@@ -216,7 +216,7 @@ def units(
 
 
 def placed(spec: FileSpec, rows: pa.Table) -> Iterator[tuple[str, int | str | None, pa.Table]]:
-    """As `units`, the rows taken."""
+    """Yield as `units`, with the rows as tables."""
     for partition, place, unit in units(spec, rows):
         yield partition, place, unit.slice()
 
@@ -231,18 +231,18 @@ def _partitions(spec: FileSpec, rows: pa.Table) -> tuple[npt.NDArray[np.int32], 
 def _split(
     rows: pa.Table, key: str, paths: npt.NDArray[np.int32], places: npt.NDArray[np.int32] | None
 ) -> Iterator[tuple[int, int, Selection]]:
-    """The rows of each (partition, place), in their order."""
+    """Yield the rows of each (partition, place), in their order."""
     wide = 1 if places is None else int(places.max()) + 1
     codes = paths.astype(np.int64) * wide + places if places is not None else paths
     if (codes == codes[0]).all():
         yield *divmod(int(codes[0]), wide), Selection(RowsInMemory(rows, key))
         return
-    # Up to 16 bits NumPy sorts by counting, which takes a tenth of the time.
+    # NumPy sorts integers of up to 16 bits by counting, in a tenth of the time.
     codes = codes.astype(np.min_scalar_type(int(codes.max())))
     order = np.argsort(codes, kind="stable").astype(np.min_scalar_type(rows.num_rows))
     codes = codes[order]
     ends = np.flatnonzero(codes[1:] != codes[:-1]) + 1
-    whole = rows.combine_chunks()  # else each taking would join all pieces anew
+    whole = rows.combine_chunks()  # else each take would copy all chunks into one again
     start = 0
     for end in [*ends.tolist(), len(order)]:
         yield *divmod(int(codes[start]), wide), Selection(RowsInMemory(whole, key), order[start:end])

@@ -1,4 +1,4 @@
-"""What a transaction is about to commit: files written, file groups replaced, regions claimed. No protocol in here."""
+"""The changes that a transaction will commit: files written, file groups replaced, regions claimed. No protocol here."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ...hudi.files import BaseFile, FileGroupId, LogFile
 from ...hudi.timeline import COMPLETED_AS, LATEST, CommitMetadata, FileSlice, Snapshot, WriteStat
 from ..entries import SERVICES, operation, together
 
-# Verbs of a transaction whose commit is one of them alone, by Hudi's name of it.
+# Verbs with a name of their own in Hudi, for a transaction that used only this one.
 _ALONE = {"insert": "INSERT", "delete": "DELETE", "delete_where": "DELETE", "delete_all": "DELETE"}
 
 
 class Staged:
-    """Collects until the commit; then only read.
+    """Collects the changes until the commit; read-only afterwards.
 
     Attributes:
-        verbs: the methods by which it was written so far.
+        verbs: the writing methods that were called so far.
     """
 
     def __init__(self, name: str, *, merge_on_read: bool = False) -> None:
@@ -32,8 +32,8 @@ class Staged:
         self._replaced: set[FileGroupId] = set()
         self._region = NOWHERE
         self._moved: dict[FileGroupId, FileGroupId] = {}  # own new file group -> the one whose rows moved there
-        self._given_up: frozenset[FileGroupId] = frozenset()  # file groups of superseded files of ours
-        self._became: dict[FileGroupId, FileGroupId] = {}  # file group -> the one in which a later write put its rows
+        self._given_up: frozenset[FileGroupId] = frozenset()  # file groups of our own superseded files
+        self._became: dict[FileGroupId, FileGroupId] = {}  # file group -> the one where a later write put its rows
         self._read = NOWHERE
         self._looked = NOWHERE
         self._looked_into: set[FileGroupId] = set()
@@ -45,11 +45,11 @@ class Staged:
         self._metadata: CommitMetadata | None = None
         self.verbs = set[str]()
         self.empty_too = self.streams_only = False
-        self.tells_all = False  # who writes says all that it reads; otherwise it may have read everything
+        self.tells_all = False  # the writer declares all its reads; otherwise it may have read everything
         self.named: frozenset[FileGroupId] = frozenset()  # file groups that a service names and does not write
 
     def add(self, stats: Iterable[WriteStat]) -> None:
-        """Files that were written and belong to the commit. One base file per file group, or any number of log files."""
+        """Add written files to the commit: one base file per file group, or any number of log files."""
         self._values = None
         for each in stats:
             group, stat = FileGroupId(each.partition, each.file_id), each
@@ -69,7 +69,7 @@ class Staged:
                 )
 
     def drop_file_groups(self, slices: Iterable[FileSlice]) -> None:
-        """File groups that readers shall no longer see."""
+        """Remove file groups from the readers' view."""
         if COMPLETED_AS.get(self.operation.action, self.operation.action) != "replacecommit":
             raise ConfigError(
                 f"a transaction begun as {self._name!r} cannot drop file groups; begin it as 'insert_overwrite', "
@@ -86,13 +86,13 @@ class Staged:
     # --- several writes ------------------------------------------------------------------------------------------
 
     def now(self, group: FileGroupId) -> FileGroupId:
-        """Where the rows of a file group are after the writes so far."""
+        """The file group that holds the rows of ``group`` after the writes so far."""
         while group in self._became:
             group = self._became[group]
         return group
 
     def present(self, slice_: FileSlice) -> FileSlice:
-        """What has become of a slice of the snapshot, or of one of ours: the file that is staged in its place."""
+        """Return the staged state of a slice: the file in its place, or the slice with our log files on it."""
         group = self.now(slice_.group)
         stat = self._stats.get(group)
         if stat is not None:
@@ -101,18 +101,18 @@ class Staged:
         return replace(slice_, logs=(*slice_.logs, *logs)) if logs else slice_
 
     def dropped(self, group: FileGroupId) -> bool:
-        """Whether readers shall no longer see it."""
+        """Return whether the commit removes the file group from the readers' view."""
         return group in self._replaced
 
     def onto(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot as it would be after this commit."""
+        """Return the snapshot as it would be after this commit."""
         if not (self.stats or self._replaced):
             return snapshot
         files = [_as_committed(each) for each in self.stats]
         return snapshot.with_files([*files, ({"replaced": self._replaced_by_partition()}, "", "")])
 
     def follow(self, stats: Sequence[WriteStat], after: Mapping[FileGroupId, FileGroupId], snapshot: Snapshot) -> None:
-        """Files of a write some of which take over from staged ones: file group of a new file -> that of the staged one."""
+        """Add the files of a write. ``after`` maps the group of a new file to the group of the staged file it replaces."""
         new = {FileGroupId(stat.partition, stat.file_id) for stat in stats}
         old = {group: before for group, before in after.items() if group in new and before in self._stats}
         places = {group: self.place_of(before) for group, before in old.items()}
@@ -125,18 +125,18 @@ class Staged:
         )
 
     def overwrites(self, partition: str | None) -> None:
-        """Everything in the partition (None: the table) is replaced, also what appears there meanwhile."""
+        """Claim the partition (None: the table): the commit replaces all in it, even rows that appear before it."""
         self._region |= _region(partition)
 
     def depends_on(self, partition: str | None, slices: Iterable[FileSlice] = (), where: Where = ()) -> None:
-        """The result depends on everything in the partition (None: the table); with ``where`` see `Scan`."""
+        """Declare that the result depends on all rows in the partition (None: the table); with ``where`` see `Scan`."""
         if where:
             self._conditions.append(Scan(_region(partition), where, frozenset(each.group for each in slices)))
         else:
             self._read |= _region(partition)
 
     def mark_lookup(self, partition: str | None, file_id: str = "") -> None:
-        """Keys were looked up in the partition (None: the table) or in one group, by a merge that can do so again."""
+        """Record a key lookup in the partition (None: the table) or in one group, by a merge that can repeat it."""
         self.tells_all = True
         if partition is not None and file_id:
             self._looked_into.add(FileGroupId(partition, file_id))
@@ -145,14 +145,14 @@ class Staged:
 
     @property
     def looked_where(self) -> Region:
-        """Where the write's own condition was evaluated or its keys were looked up."""
+        """The region in which the write's condition was evaluated or its keys were looked up."""
         region = self._read | self._looked
         for scan in self._conditions:
             region |= scan.region
         return region
 
     def mark_scanned(self, partition: str | None, slices: Iterable[FileSlice], where: Where = ()) -> None:
-        """Rows of the partition (None: the table) were read: these slices, and nothing that is not there."""
+        """Record a read of the partition's rows (None: the table's): these slices, complete at the snapshot."""
         groups = frozenset(each.group for each in slices)
         if where:
             self._scans.append(Scan(_region(partition), where, groups))
@@ -161,31 +161,31 @@ class Staged:
             self._saw |= groups
 
     def saw(self, slice_: FileSlice) -> None:
-        """This slice was read."""
+        """Record that this slice was read."""
         self._saw.add(slice_.group)
 
     # --- a rebase ------------------------------------------------------------------------------------------------
 
     @property
     def files(self) -> dict[FileGroupId, WriteStat]:
-        """The base files that were written, by file group."""
+        """The written base files, by file group."""
         return dict(self._stats)
 
     @property
     def logs(self) -> dict[FileGroupId, tuple[WriteStat, ...]]:
-        """The log files that were written, in order, by the file group that they belong to."""
+        """The written log files, in order, by the file group that they belong to."""
         return {group: tuple(logs) for group, logs in self._logs.items()}
 
     def mergeable(self) -> frozenset[FileGroupId]:
-        """The file groups that a rebase can merge again: of files written, of their rows, of files superseded."""
+        """The file groups that a rebase can merge again: those of written files, of their rows, of superseded files."""
         return frozenset(self._stats) | frozenset(self._logs) | frozenset(self._moved.values()) | self._given_up
 
     def place_of(self, group: FileGroupId) -> FileGroupId:
-        """The file group whose rows one of ours holds: itself, or the one that it replaces."""
+        """The file group whose rows a staged group holds: itself, or the group that it replaces."""
         return self._moved.get(group, group)
 
     def only(self, groups: Iterable[FileGroupId]) -> bool:
-        """Whether nothing else is staged."""
+        """Return whether nothing but these groups is staged."""
         return self._stats.keys() | self._logs.keys() <= set(groups) and not (
             self._replaced or self._region or self.empty_too
         )
@@ -197,11 +197,12 @@ class Staged:
         moved: Mapping[FileGroupId, FileGroupId],
         fresh: Collection[FileGroupId],
     ) -> None:
-        """These files of ours are no part of the commit any more, those are.
+        """Replace staged files: ``old`` leave the commit, ``new`` join it.
 
         Args:
-            moved: new file group -> the one whose rows it took over, which the commit replaces.
-            fresh: those of ``old`` that ours began; the commit replaces them too, so that none can come back.
+            moved: new file group -> the group whose rows it took over, which the commit replaces.
+            fresh: groups of ``old`` that this transaction began; the commit replaces them too, so that a late worker cannot
+                bring them back.
         """
         for group in old:
             del self._stats[group]
@@ -212,42 +213,42 @@ class Staged:
 
     @property
     def replaces(self) -> bool:
-        """Whether it was said that something is replaced: file groups, a partition or the table."""
+        """True if the write declared to replace file groups, a partition or the table."""
         return bool(self._replaced or self._region)
 
     @property
     def moves(self) -> bool:
-        """Whether the commit replaces file groups whose rows it holds in others, or that it began itself."""
+        """True if the commit replaces file groups because their rows moved, or because it began and superseded them."""
         return bool(self._moved or self._given_up)
 
     @property
     def untouched(self) -> bool:
-        """True when nothing was said so far of what is written or read."""
+        """True if no write and no read is recorded so far."""
         return self.empty and self.read_set() == Staged(self._name).read_set()
 
     @property
     def empty(self) -> bool:
-        """True when there is nothing to commit."""
+        """True if there is nothing to commit."""
         return not (self._stats or self._logs or self._replaced or self._region or self.empty_too)
 
     def paths(self) -> set[str]:
-        """Data files that belong to the commit."""
+        """The paths of the commit's data files."""
         return {stat.path for stat in self.stats}
 
     @property
     def stats(self) -> tuple[WriteStat, ...]:
-        """All files that were written, base files first."""
+        """All written files, base files first."""
         return (*self._stats.values(), *(stat for logs in self._logs.values() for stat in logs))
 
     def write_set(self) -> WriteSet:
-        """File groups created, changed or replaced, and the region claimed."""
+        """The file groups created, changed or replaced, and the region claimed."""
         appended, rewritten = frozenset(self._logs), frozenset(self._stats) | self._all_replaced()
         others = self.named | rewritten
-        groups = appended | others if others else appended  # the same set, so that nobody has to compare them
+        groups = appended | others if others else appended  # the same object, so that comparing the two sets is free
         return WriteSet(groups, self._region, appended - rewritten if rewritten else appended, unique=self.values())
 
     def values(self) -> dict[str, Values]:
-        """What it wrote that no two rows may share."""
+        """The written values that no two rows may share: new keys, and values under unique constraints."""
         if self._values is None:
             facts = [(s.partition, s.facts.values) for s in self.stats if s.facts]
             if not facts:
@@ -260,12 +261,12 @@ class Staged:
 
     @property
     def label(self) -> str:
-        """Hudi's name of what is committed: of a transaction that was begun for whatever comes, what came."""
+        """Hudi's name of the operation; for a general transaction, derived from the verbs it used."""
         found = {_ALONE.get(each, "UPSERT") for each in self.verbs} if self.operation.hudi_name == "UPSERT" else set()
         return found.pop() if len(found) == 1 else self.operation.hudi_name
 
     def read_set(self) -> ReadSet:
-        """What the result depends on."""
+        """The reads that the result depends on."""
         if self.operation.service:
             return ReadSet(scans=())
         looked = bool(self.looked_where or self._scanned or self._saw or self._scans)
@@ -279,8 +280,8 @@ class Staged:
         return ReadSet(self._read, blind=blind, condition=condition, scans=scans, lookups=lookups)
 
     def metadata(self, schema: str | None, extra: Mapping[str, str] = MappingProxyType({})) -> CommitMetadata:
-        """The commit as the timeline tells it, with ``extra`` entries of its metadata."""
-        # Kept, so that the own commit is published without reading it back (`log.metadata_of`).
+        """Return the commit's metadata for the timeline, with ``extra`` entries."""
+        # Kept so that this process publishes its own commit without reading it back (`log.metadata_of`).
         self._metadata = CommitMetadata(
             operation=self.label,
             schema=schema,
@@ -299,7 +300,7 @@ class Staged:
 
 
 def _as_committed(stat: WriteStat) -> tuple[Mapping[str, Any], str, str]:
-    """The commit of this file, as a snapshot takes it, after all that have landed."""
+    """Return this file as a commit that a snapshot accepts, ordered after all committed ones."""
     return (
         {
             "stats": [

@@ -1,6 +1,6 @@
-"""Puts events of a stream into log files, one for each file group that they belong to. Nothing of the table is read.
+"""Write events of a stream into log files, one for each file group that they belong to. The table is not read.
 
-The first file of a bucket has an id that all writers make alike, so two that begin it at once write one file group.
+All writers derive the same id for the first file of a bucket, so two that begin it at once write one file group.
 
 Source of that id: Apache Hudi, ``BucketIdentifier.newBucketFileIdForNBCC``.
 """
@@ -26,9 +26,9 @@ _SAME_FOR_ALL = "00000000-0000-0000-0000-000000000000"
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """What every task of one write of events needs to know; ``kind`` is one of `BlockNote`.
+    """The input that all tasks of one write of events share; ``kind`` is one of `BlockNote`.
 
-    ``required``: columns of the table that were declared not null.
+    ``required``: columns of the table declared not null.
     """
 
     spec: FileSpec
@@ -39,17 +39,17 @@ class StreamPlan:
 
     @property
     def idle(self) -> bool:
-        """Whether these events do nothing, by the stream's declaration."""
+        """True if the stream's declaration makes these events no-ops."""
         return self.kind != UPSERT and self.stream.on_delete == IGNORE
 
     @property
     def note(self) -> BlockNote:
-        """What each block says of itself."""
+        """The note in each block's footer."""
         return BlockNote(self.stream.name, self.kind, self.stream.columns)
 
 
 def append_events(plan: StreamPlan, rows: pa.Table, files: Files) -> None:
-    """Every file group that the rows touch has a log file when this returns (published by ``files.stats()``).
+    """Append a log file to each file group that the rows touch; ``files.stats()`` publishes them.
 
     Args:
         rows: key and partition columns, the ordering column, and of an upsert all columns of the stream.

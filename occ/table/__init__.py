@@ -1,4 +1,4 @@
-"""The front door: create, adopt and open tables, and what one can do with an open one."""
+"""The front door: create, adopt and open tables, and all operations on an open one."""
 
 from .adopt import adopt
 from .create import create

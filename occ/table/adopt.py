@@ -1,11 +1,11 @@
-"""Making somebody else's table writable, rebuilding a log, and taking over what was committed past it.
+"""Adoption: make another engine's table writable, rebuild a log, and take over commits that bypassed it.
 
-    no log, or a damaged one     a new epoch, numbered from the time: whatever reads or writes an older one finds it newer
-    a log that was bypassed      the epoch is closed by its own rules, and the next one opened above the strangers' times
+    no log, or a damaged one     a new epoch, numbered from the time: each process with an older one finds it newer
+    a log that was bypassed      the epoch is closed by its own rules, and the next one opened above the foreign times
 
-Either way nothing that was open before can land (traps 8 and 10), and whatever is on the timeline counts. A writer that
-is alive would lose its work, and in a log that cannot be read to its end perhaps a commit that it has not published yet.
-So the living are watched for and refused first.
+Either way no older open transaction can commit (traps 8 and 10), and all commits on the timeline count. A live writer would
+lose its work; where the log cannot be read to its end, perhaps even a commit that it has not published yet. So heartbeats
+are watched first, and live writers make the adoption fail.
 """
 
 from __future__ import annotations
@@ -56,29 +56,29 @@ def adopt(
     storage: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Table:
-    """Make a Hudi table writable that has no commit log, or rebuild a log that is damaged or was bypassed; open it.
+    """Give a Hudi table a commit log, or rebuild a log that is damaged or was bypassed; return the open table.
 
-    No transaction that was open in an older log can land any more. What is left of them is swept where the log tells of
-    them; elsewhere it stays, and `check` names it. Settings of a log that can be read are kept where none are given.
+    No transaction that was open in an older log can commit any more. Its files are swept where the log names it; others stay,
+    and `check` names them. Settings of a readable log are kept where none are given.
 
     Args:
-        url: where the table lies.
-        lock: URL of the lock; that of the old log where None is given, and the table's own where there is none either.
+        url: the table's place.
+        lock: URL of the lock. None: that of the old log, or without one the table's own.
         writer: a name for logs and conflict messages; host and process number otherwise.
-        progress: called with the seconds that silent writers are still to be watched.
+        progress: called with the seconds for which silent writers must still be watched.
         storage: options of the store, as of `lakelatch.open`.
         settings: fields of `Settings`, for all writers.
 
     Raises:
-        ConfigError: the log is there and sound; or the rows do not lie in so many ``buckets``.
+        ConfigError: the log is there and sound; or the rows are not laid out in so many ``buckets``.
         CommitError: a writer is alive. Nothing was changed.
-        CorruptTableError: data files, but no commit at all, so that the first commit would make them visible.
-        UnsupportedTableError: the table cannot be written by this library; says why and the way out.
+        CorruptTableError: there are data files but no commit, so the first commit would make them visible.
+        UnsupportedTableError: this library cannot write the table; the message says why and the way out.
     """
     refuse_unknown_settings(adopt, settings)
     store = store_of(url, storage)
     if (properties := store.body(PROPERTIES)) is not None:
-        finish(store, properties)  # of a table of ours whose creator has died, or is slow
+        finish(store, properties)  # a table of ours may be half created: its creator has died, or is slow
     state, commits = _old_log(store)
     state.settings.refuse_older_versions(store.url)
     if settings.get("unique_constraints"):
@@ -112,7 +112,7 @@ def adopt(
     prove(wanted.lock, store.url, env=env)
     if table is not None:
         with table:
-            with suppress(UnsupportedTableError):  # a commit that it may not publish over those that are taken over
+            with suppress(UnsupportedTableError):  # the last commit may be unpublishable, as it meets foreign ones
                 table.rollback_failed_writes(wait=True, progress=progress)
             still = table.session.log.catch_up().open.values()
             _refuse_the_living(store.url, [begin.instant for begin in still if not begin.waits])
@@ -129,19 +129,19 @@ def adopt(
         _wait_for_silence(store, env, state, progress)
         publisher = Publisher(store, env, config.timeline_folder)
         _publish(publisher, [c for c in commits if not _is_left_out(store, config, publisher, c, state)])
-        publisher.secure()  # the new log cannot put back what a power cut takes away
+        publisher.secure()  # the new log cannot restore instants that a power cut loses
         batches = tuple(_landed(store, config, state.batches))
         start_log(store, *first_entry(store, env, wanted, top=_latest(store, config), batches=batches))
     return with_floor(Table(store, env=env, writer=writer))
 
 
 def _landed(store: Store, config: TableConfig, said: Batches) -> tuple[Landed, ...]:
-    """Which batches have landed: a torn log has not said all, and another engine may have taken commits back."""
+    """The committed batches by log and timeline: a torn log lacks some, and another engine may have undone others."""
     return known_batches(read_timeline(store, config), History(store, config.timeline_folder), said)
 
 
 def _old_log(store: Store) -> tuple[LogState, list[Commit]]:
-    """What the newest epoch says, as far as it can be read, and the commits that it knows of."""
+    """Return the state of the newest epoch, as far as it can be read, and its commits."""
     state, commits = LogState(), []
     numbers = epochs(store)
     entries = read_epoch(store, numbers[-1]) if numbers else iter(())
@@ -164,13 +164,13 @@ def _old_log(store: Store) -> tuple[LogState, list[Commit]]:
 
 
 def _readable(store: Store, env: Environment) -> Table | None:
-    """The table, if its log can be read to the head and published."""
+    """Return the table if its log can be read to the head and published, else None."""
     if not epochs(store):
         return None
     try:
         table = Table(store, env=env)
         table.session.log.look(now=True)
-    except CorruptTableError:  # whatever is wrong with the old log, it is what is being replaced
+    except CorruptTableError:  # the damaged log is the one to be replaced
         return None
     return table
 
@@ -180,7 +180,7 @@ def _config(store: Store) -> TableConfig:
 
 
 def _publish(publisher: Publisher, commits: list[Commit]) -> None:
-    """The last commit may not be on the timeline yet, and the new log will not know it."""
+    """Publish the old log's commits: the last one may not be on the timeline yet, and the new log will not know it."""
     try:
         publisher.reconcile(commits)
     except CorruptTableError:
@@ -188,7 +188,7 @@ def _publish(publisher: Publisher, commits: list[Commit]) -> None:
 
 
 def _is_left_out(store: Store, config: TableConfig, publisher: Publisher, commit: Commit, state: LogState) -> bool:
-    """Whether a commit of a log that is replaced stays off the timeline, because others have changed the same since."""
+    """Return whether a commit of the old log stays off the timeline, since foreign commits changed the same groups later."""
     if publisher.shows(commit):
         return False
     later = (i for i in read_timeline(store, config).commits if (i.completed or "") > commit.completion)
@@ -199,7 +199,7 @@ def _is_left_out(store: Store, config: TableConfig, publisher: Publisher, commit
 
 
 def _meets(store: Store, config: TableConfig, commit: Commit, foreign: Collection[str]) -> bool:
-    """Whether a commit has changed a file group that one of the ``foreign`` commits (T) has changed as well."""
+    """Return whether a commit changed a file group that one of the ``foreign`` commits (T) changed too."""
     if commit.restores or commit.action not in COMMIT_ACTIONS:
         return commit.restores and bool(foreign)
     timeline = read_timeline(store, config)
@@ -225,11 +225,11 @@ def _tell_and_sweep(store: Store, env: Environment, left: Iterable[Commit]) -> N
     for each in left:
         _tell(store, each)
     with Table(store, env=env) as table:
-        table.rollback_failed_writes()  # their files are nobody's now
+        table.rollback_failed_writes()  # the files of these commits are orphans now
 
 
 def _latest(store: Store, config: TableConfig) -> str:
-    """The largest time that anything on the table has, also of what an older log left open (trap 8)."""
+    """The largest time on the table, including transactions that an older log left open (trap 8)."""
     left = [*instants_with_markers(store), *store.names(HEARTBEATS)]
     return max([read_timeline(store, config).latest_time or EARLIEST, *(name for name in left if is_time(name))])
 
@@ -237,7 +237,7 @@ def _latest(store: Store, config: TableConfig) -> str:
 def _wait_for_silence(
     store: Store, env: Environment, state: LogState, progress: Callable[[float], None] | None
 ) -> None:
-    """Return when every heartbeat has been silent for the time-out. The log cannot tell who is open, so all count."""
+    """Wait until all heartbeats have been silent for the time-out. The log cannot name the open ones, so all count."""
     watch, since, settings = HeartbeatObserver(store, env), env.monotonic(), state.settings
     while True:
         left = [name for name in store.names(HEARTBEATS) if is_time(name)]
@@ -251,7 +251,7 @@ def _wait_for_silence(
             return
         if progress:
             progress(longest)
-        # At least a moment: what is left may be less than the clock can tell.
+        # At least a millisecond: the rest may be below the clock's resolution.
         env.sleep(min(max(longest, 0.001), max(settings.heartbeat_interval_s / 2, 0.05)))
 
 
@@ -266,7 +266,7 @@ def _refuse_the_living(table: str, instants: Iterable[str]) -> None:
 
 
 def _refuse_damage(store: Store, config: TableConfig) -> None:
-    """Whatever is on the timeline counts from now on, so it must be whole and understood."""
+    """Raise if an instant is damaged or unknown: from now on all instants on the timeline count."""
     timeline = read_timeline(store, config)
     contents = [timeline.metadata(instant) for instant in timeline.commits]
     for each in () if config.merge_on_read else skipped(contents):
@@ -284,7 +284,7 @@ def _refuse_damage(store: Store, config: TableConfig) -> None:
 
 
 def _refuse_marks(store: Store, columns: Sequence[str]) -> None:
-    """Raise when a column says of each row what it is; a row that is marked as deleted would be stored here."""
+    """Raise if a column marks rows as deleted: such rows would be stored here."""
     if found := [name for name in columns if name in ("_hoodie_is_deleted", "_hoodie_operation")]:
         raise UnsupportedTableError(
             f"{store.url} has a column {found[0]}, by which Hudi's writers delete rows, and that is not known here. Nothing was "
@@ -295,7 +295,7 @@ def _refuse_marks(store: Store, columns: Sequence[str]) -> None:
 
 
 def _refuse_null_ordering(store: Store, config: TableConfig, slices: Sequence[FileSlice]) -> None:
-    """Our writers keep nulls out of these ordering fields; those that are there would stay."""
+    """Raise if an ordering field holds a null. Our writers refuse nulls there; stored ones would stay."""
     if not (names := null_free(config)):
         return
     what, why = (
@@ -314,7 +314,7 @@ def _refuse_null_ordering(store: Store, config: TableConfig, slices: Sequence[Fi
 
 
 def _has_null(store: Store, each: FileSlice, name: str) -> bool:
-    """Whether a base or log file of the slice has a row without this value; in a log file also one that is superseded."""
+    """Return whether a file of the slice has a row without this value; superseded rows of log files count."""
     for log in each.logs:
         for block in read_blocks(store.body(log.path) or b"", log.path):
             if isinstance(block, Block) and block.kind != DELETE and not block.rolls_back:

@@ -1,4 +1,4 @@
-"""Making a table: its properties, its log, and the floor of its timeline."""
+"""Creation of a table: its properties, its log, and the floor of its timeline."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _given: ContextVar[frozenset[str]] = ContextVar("arguments that were given", def
 
 
 def _notes_what_is_given(made: Callable[P, Table]) -> Callable[P, Table]:
-    """What is left out is as the table that is there; a default does not tell it from what was asked for."""
+    """Record which arguments were passed: an existing table is compared with those only, and not with defaults."""
 
     @wraps(made)
     def noted(*args: P.args, **named: P.kwargs) -> Table:
@@ -68,31 +68,30 @@ def create(
     storage: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Table:
-    """Make an empty Hudi table and open it.
+    """Create an empty Hudi table and open it.
 
     Args:
-        url: where; the folder must be empty or absent.
+        url: the table's place; the folder must be empty or absent.
         record_key: column or columns that identify a row.
-        partition_by: columns whose values name the partition folders; none makes an unpartitioned table.
-        ordering_field: column that says which of two versions of a row is newer; an older one never replaces a newer one.
-            Several, in a table of version 9: the first in which two versions differ says it. Without any the later write wins.
+        partition_by: columns whose values name the partition folders; without any the table is unpartitioned.
+        ordering_field: column by which the newer of two versions of a row is found; an older one never replaces a newer one.
+            Several, in a table of version 9: the first in which two versions differ decides. Without any the later write wins.
         schema: data columns, so that the empty table can be read.
         name: the table's name in Hudi; the last part of the URL otherwise.
         database: the name of its database in Hudi.
         hive_style: partition folders named ``column=value``.
         table_version: 8 (Hudi 1.0 and later) or 9 (1.1 and later).
-        type: ``copy_on_write`` writes a file group anew when its rows change; ``merge_on_read`` appends what has changed,
-            which readers and compaction merge. Cheaper writes, dearer reads.
-        exist_ok: open the table when there is one already, unless it is another one than was asked for: all that is given here
-            is compared, columns too, which the table may have more of by now. A table that another creator has left half is
-            finished as that one wanted it.
+        type: ``copy_on_write`` rewrites a file group when its rows change; ``merge_on_read`` appends the changes, which
+            readers and compaction merge: cheaper writes, dearer reads.
+        exist_ok: open an existing table, if it agrees with all arguments given here; it may have more columns by now. A table
+            that another creator left half made is finished as that one wanted it.
         writer: a name for logs and conflict messages; host and process number otherwise.
         storage: options of the store, as of `lakelatch.open`.
         settings: fields of `Settings` (lock, buckets, lease_s, heartbeat_interval_s, ...), shared by all writers.
 
     Raises:
-        InputError: there is a table already, or other files.
-        ConfigError: settings that cannot work; or a table is there that is another one, with each difference.
+        InputError: the folder holds a table already, or other files.
+        ConfigError: settings that cannot work; or an existing table that differs, with each difference.
         UnsafeStoreError: the store's conditional writes are not atomic.
     """
     refuse_unknown_settings(create, settings)
@@ -126,13 +125,13 @@ def create(
 
 
 def _make(store: Store, env: Environment, config: TableConfig, wanted: Settings) -> bool:
-    """There is a table after this. True: it was not there before, and is as this caller wants it (`Creation`)."""
+    """Make the table unless it exists. Returns True if this caller's `Creation` won, so that it is as wanted."""
     if store.head(PROPERTIES) is not None:
         return False
     if (creation := creation_of(store)) is None:
         try:
             _refuse_strange_files(store)
-        except InputError:  # they may be those of somebody who makes the table at this moment
+        except InputError:  # the files may be those of a concurrent creator
             if store.head(PROPERTIES) is not None:
                 return False
             if (creation := creation_of(store)) is None:
@@ -146,7 +145,8 @@ def _make(store: Store, env: Environment, config: TableConfig, wanted: Settings)
         creation = claim(store, ours)
         mine = creation == ours
     elif store.folders(LOG):
-        read_config(store)  # the log comes after the properties, so these were lost, unless they have come meanwhile
+        # The log comes after the properties: raises that they were lost, unless they have appeared meanwhile.
+        read_config(store)
         return False
     if not put_properties(store, creation):
         return False
@@ -172,7 +172,7 @@ def _differences(
     wanted: Settings,
     settings: Collection[str],
 ) -> dict[str, tuple[Any, Any]]:
-    """What of all that was asked for the table is not: what it is, and what was asked for. What was left out is as it is."""
+    """The passed arguments from which the table differs, by name: (the table's value, the one asked for)."""
     words = {each: word for word, each in _TYPES.items()}
     found: dict[str, tuple[Any, Any]] = {}
     for name, field in _COMPARED.items():
@@ -191,7 +191,7 @@ def _differences(
 
 
 def _other_columns(table: Table, wanted: pa.Schema) -> dict[str, tuple[Any, Any]]:
-    """Columns that the table lacks, has by another type, or was made with. What was added or widened since is no difference."""
+    """The columns that differ from those the table was made with. Columns added or widened since are no difference."""
     there, asked = _columns(table.schema()), _columns(wanted)
     made = _columns(from_avro(table.config.create_schema)) if table.config.create_schema else {}
     lacks = [name for name in asked if there.get(name) not in (asked[name], _WIDENED.get(asked[name], asked[name]))]
@@ -200,7 +200,7 @@ def _other_columns(table: Table, wanted: pa.Schema) -> dict[str, tuple[Any, Any]
 
 
 def _refuse_another(table: Table, *, exist_ok: bool, differences: Mapping[str, tuple[Any, Any]]) -> None:
-    """Raise `ConfigError` when the table would take rows otherwise than the caller thinks; `InputError` unless ``exist_ok``."""
+    """Raise `InputError` unless ``exist_ok``; `ConfigError` if the table differs from what was asked for."""
     others = "; ".join(
         f"{name} is {there!r}, and {asked!r} was asked for" for name, (there, asked) in differences.items()
     )
@@ -229,11 +229,11 @@ def _columns(schema: pa.Schema | None) -> dict[str, str]:
 
 
 def with_floor(table: Table) -> Table:
-    """The table, which has a commit to begin with (floor.py)."""
+    """Give the table its first commit (floor.py) and return it."""
     try:
         lay_floor(table.session)
     except BaseException as e:
-        # The table is there all the same, and its first transaction lays the floor.
+        # The table exists all the same: its first transaction lays the floor.
         e.add_note(f"{table.url} is a table now; open it with lakelatch.open")
         table.close()
         raise
@@ -241,14 +241,14 @@ def with_floor(table: Table) -> Table:
 
 
 def next_generation(settings: Settings, env: Environment, epoch: int = 0) -> Settings:
-    """Settings for a log whose tokens begin anew: their generation is later than any before, also of a deleted log."""
+    """Settings for a new log, whose tokens start over: the generation exceeds all earlier ones, even of a deleted log."""
     return replace(settings, generation=max(settings.generation + 1, int(env.now() * 1000), epoch))
 
 
 def first_entry(
     store: Store, env: Environment, settings: Settings, *, top: str, batches: tuple[Landed, ...] = ()
 ) -> tuple[int, bytes]:
-    """A new epoch, numbered from the time, so that it is newer than any before it, also than a deleted one; and its opening."""
+    """Return the number of a new epoch, taken from the time so that it exceeds even a deleted one's, and its opening entry."""
     epochs = [int(n) for n in store.folders(LOG) if is_epoch(n)]
     epoch = max([int(env.now() * 1000), *(e + 1 for e in epochs)])
     return epoch, encode(
@@ -257,7 +257,7 @@ def first_entry(
 
 
 def refuse_unknown_settings(call: Callable[..., Table], given: Mapping[str, Any]) -> None:
-    """Raise `ConfigError` for a word that is neither an argument of the call nor a setting."""
+    """Raise `ConfigError` if a name is neither an argument of the call nor a setting."""
     settings = [each.name for each in fields(Settings) if each.name not in ("generation", "streams")]
     if unknown := sorted(set(given) - set(settings)):
         own = [name for name, each in signature(call).parameters.items() if each.kind is not each.VAR_KEYWORD]
@@ -265,7 +265,7 @@ def refuse_unknown_settings(call: Callable[..., Table], given: Mapping[str, Any]
 
 
 def settings_for(store: Store, given: dict[str, Any], env: Environment, base: Settings | None = None) -> Settings:
-    """The settings that a new log begins with; those of ``base`` where none are given."""
+    """Return the settings that a new log begins with; those of ``base`` where none are given."""
     local = store.url.startswith("file:")
     settings = (base or Settings(lock=OWN_LOCK if local else NO_LOCK)).changed(**given)
     if settings.lock == OWN_LOCK and not local:
@@ -366,8 +366,8 @@ def _refuse_strange_files(store: Store) -> None:
 
 
 def refuse_unsafe(store: Store) -> None:
-    """Raise `UnsafeStoreError` when the store's conditional writes are not atomic."""
-    # Local disks link atomically; every other store has to show it, because some answer right and race wrong.
+    """Raise `UnsafeStoreError` if the store's conditional writes are not atomic."""
+    # Local disks link atomically. Others are probed: some stores answer a single put correctly and fail in a race.
     if not store.url.startswith("file:"):
         from ...storage.probe import probe
 

@@ -1,4 +1,4 @@
-"""A stream of a table: declaring it, and writing its events. Made by `Table.stream`."""
+"""A stream of a table: its declaration, and writing its events. Made by `Table.stream`."""
 
 from __future__ import annotations
 
@@ -35,48 +35,48 @@ _TRIES = 5
 
 @suggesting
 class TableStream:
-    """Writes the events of one stream. It is open as long as its table is."""
+    """Writes the events of one stream. Usable while its table is open."""
 
     def __init__(self, session: Session, name: str, write: Callable[[Write, WriteOptions], WriteResult]) -> None:
         self._session, self.name, self._write = session, name, write
-        _ = self.declaration  # there is one of that name
+        _ = self.declaration  # raises if the table has no stream of that name
 
     @property
     def declaration(self) -> Stream:
-        """What the table says of it. `InputError` when it has no such stream."""
+        """The stream's declaration in the table's log. Raises `InputError` if there is no such stream."""
         return of_name(self._session.streams, self.name, self._session.url)
 
     def upsert(self, rows: Any, *, zone: str | None = None, **retries: Unpack[WriteOptions]) -> WriteResult:
-        """Set the stream's columns of the rows with these keys, where no newer event has; rows that are lacking appear.
+        """Set the stream's columns of the rows with these keys, where no newer event has; missing rows are inserted.
 
         It takes no lock and never conflicts, neither with other streams nor with other writers of this one. Several events of
-        one key in ``rows`` count one after the other, as if each had landed by itself.
+        one key in ``rows`` count one after the other, as if each had been committed by itself.
 
-        In columns with a merger all of them count. Where one may not count twice (sum, count) the write needs a ``batch``.
+        In columns with a merger all events count. Where none may count twice (sum, count) the write needs a ``batch``.
 
         Args:
             rows: key, partition and ordering columns and all columns of the stream, in any of the forms of `Table.upsert`.
-            zone: of times that say none, as of `Table.upsert`.
-            retries: bounds of `Table.run`, for the case that somebody takes this writer for dead; and ``batch``.
+            zone: the time zone of times without one, as for `Table.upsert`.
+            retries: bounds of `Table.run`, for the case that this writer is taken for dead; and ``batch``.
 
         Raises:
             ConfigError: a merger of the stream cannot be imported here.
             InputError: a column is missing, belongs to another stream, or its values do not fit; an ordering value is null
-                or NaN; there is no ``batch`` and has to be. Nothing was written.
+                or NaN; a ``batch`` is needed. Nothing was written.
         """
         return self._write(stream_writes.upsert(self._session, self.name, rows, zone), retries)
 
     def delete(self, keys: Any, *, zone: str | None = None, **retries: Unpack[WriteOptions]) -> WriteResult:
-        """Do what the stream's ``on_delete`` says with the rows of these keys, where no newer event of the stream came.
+        """Apply the stream's ``on_delete`` to the rows of these keys, where the stream has no newer event.
 
-        ``row``: the row is gone. ``clear``: the stream's columns are empty, or have their defaults. ``ignore``: nothing.
+        ``row``: delete the row. ``clear``: empty the stream's columns, or set their defaults. ``ignore``: a no-op.
 
         Args:
-            keys: key, partition and ordering columns; a delete is an event as every other.
-            zone: as of `upsert`, as are ``retries``.
+            keys: key, partition and ordering columns; a delete is an event like any other.
+            zone: as for `upsert`, as are ``retries``.
 
         Raises:
-            InputError: as of `upsert`.
+            InputError: as for `upsert`.
         """
         return self._write(stream_writes.delete(self._session, self.name, keys, zone), retries)
 
@@ -101,11 +101,11 @@ def explain(session: Session, key: str, partition: Partition | None) -> list[Row
 
 
 def declare(session: Session, wanted: Stream) -> Stream:
-    """The table has this stream from now on; one that it has already may get more columns.
+    """Declare a stream of the table, or add columns to one; return it as declared.
 
     Raises:
         ConfigError: the table cannot have streams; the message says why.
-        InputError: a column is unknown, belongs to another stream or to the key; or the stream is declared otherwise.
+        InputError: a column is unknown, or belongs to another stream or to the key; or the stream is declared differently.
     """
     session.require_log()
     session.refuse_if_unwritable()
@@ -118,7 +118,8 @@ def declare(session: Session, wanted: Stream) -> Stream:
             buckets=settings.bucket_count,
             rules=bool(settings.unique_constraints or settings.merge or settings.ties != "last"),
         )
-        if not (settings.streams or session.config.for_streams):  # the latter in a log that was rebuilt without them
+        # A rebuilt log may lack the streams that the table's properties know of.
+        if not (settings.streams or session.config.for_streams):
             _refuse_log_files(session)
         schema = session.schema()
         made = joined(settings.streams, wanted, since=state.top, table=session.url)
@@ -131,7 +132,8 @@ def declare(session: Session, wanted: Stream) -> Stream:
         refuse_mergers(stream, schema)
 
         def build(state: LogState, settings: Settings = settings, seen: int = seen) -> LogEntry | None:
-            # What has no streams yet must not get log files of other writes meanwhile; and all streams must be those compared.
+            # Retry unless the streams are still those that were compared, and, before the first stream, nothing was
+            # committed since the check for log files.
             if state.settings != settings or (not settings.streams and _last_slot(state) != seen):
                 return None
             newest = joined(settings.streams, wanted, since=state.top, table=session.url)
@@ -149,7 +151,7 @@ def declare(session: Session, wanted: Stream) -> Stream:
 
 
 def _refuse_required(session: Session, streams: Sequence[Stream]) -> None:
-    """Raise `InputError` when rows of these streams may lack a value that was declared not null."""
+    """Raise `InputError` if rows of these streams may lack a value that was declared not null."""
     config = session.config
     for column in required_by(session.view().schema):
         if column in (*config.record_key_fields, *config.partition_fields):

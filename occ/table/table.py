@@ -1,4 +1,4 @@
-"""A table: open, look, change. The front door of the library; each method hands on to the room that does it."""
+"""A table: open, read, change. The front door of the library; each method calls the room that does the work."""
 
 from __future__ import annotations
 
@@ -86,9 +86,8 @@ if TYPE_CHECKING:
     from ..liveness import MarkerService
 
 T = TypeVar("T")
-_PLANS_BY_ITSELF = (
-    2  # of what one commit has archived: a plan takes up to 500 instants, an epoch of the log holds as many commits
-)
+# Plans of an archival after a commit: a plan takes up to 500 instants, and an epoch of the log holds as many commits.
+_PLANS_BY_ITSELF = 2
 
 
 @suggesting
@@ -98,9 +97,9 @@ class Table:
     It pickles: another process gets a handle of its own, opened with the same arguments.
 
     Attributes:
-        session: what it works with: store, log, lock, heartbeat.
-        url: the one spelling of its place.
-        config: what ``hoodie.properties`` says.
+        session: its store, log, lock and heartbeat.
+        url: the canonical URL.
+        config: the properties in ``hoodie.properties``.
         writable: False for a Hudi table without our log, until it is adopted.
     """
 
@@ -113,18 +112,18 @@ class Table:
         self.session = session
         self.session.first_sweep = lambda: take_archived_away(self.session)
         self.session.landed_one = self._archive_if_due
-        self._looked_at = -1  # the newest epoch of the log after which this was due
+        self._looked_at = -1  # the closed epoch after which `_archive_if_due` ran last
         self.store, self.env, self.url = session.store, session.env, session.url
         self.writer, self.writable = self.session.writer, self.session.writable
 
     @property
     def config(self) -> TableConfig:
-        """The table's properties, as of the last look at them."""
+        """The table's properties, as last read."""
         return self.session.config
 
     @property
     def settings(self) -> Settings:
-        """The settings that all writers of the table share, as of the last look at the log."""
+        """The settings that all writers of the table share, as of the last read of the log."""
         return self.session.settings
 
     @property
@@ -140,14 +139,14 @@ class Table:
     # --- looking ---------------------------------------------------------------------------------------------
 
     def timeline(self) -> Timeline:
-        """The table's instants, from one listing, without commits that a restore has taken back."""
+        """Return the table's instants, from one listing, without commits that a restore has undone."""
         return self.session.timeline()
 
     def commits(self, *, after: Time | None = None, until: Time | None = None) -> list[tuple[Instant, CommitMetadata]]:
-        """The commits with a completion time after one and up to another, in that order; archived ones too.
+        """Return the commits with a completion time after ``after`` and up to ``until``, in that order; archived ones too.
 
-        What an incremental reader has to look at. Times in any form that `times` tells; ``after`` None, or Hudi's own
-        ``0`` and ``000``, is the beginning.
+        An incremental reader needs these. Times are in any form that `times` describes; ``after`` None, or Hudi's own ``0`` and
+        ``000``, is the beginning.
 
         Raises:
             InputError: ``after`` or ``until`` is no time.
@@ -156,26 +155,26 @@ class Table:
         return self.session.commits(after=after, until=until)
 
     def snapshot(self, *, as_of: Time | None = None, as_of_completion: Time | None = None) -> Snapshot:
-        """The file slices now, or at a past moment: at one after the newest commit those of now.
+        """Return the file slices now, or at a past moment; a moment after the newest commit means now.
 
         Args:
-            as_of: commits with requested time T not after this, as Hudi's readers travel in time. Any form that `times`
-                tells; a date is its start.
-            as_of_completion: commits with completion time C not after this.
+            as_of: commits with requested time T up to this, as in Hudi's time travel. Any form that `times` describes; a date
+                means its start.
+            as_of_completion: commits with completion time C up to this.
 
         Raises:
-            InputError: it is no time, or the table had no commit yet.
+            InputError: not a time, or the table had no commit yet.
         """
         return self.session.snapshot(as_of=as_of, as_of_completion=as_of_completion)
 
     def view(self, *, as_of: Time | None = None, as_of_completion: Time | None = None) -> View:
-        """Snapshot and schema together, of one moment; arguments and errors of `snapshot`."""
+        """Return snapshot and schema of one moment; arguments and errors as for `snapshot`."""
         return self.session.view(as_of=as_of, as_of_completion=as_of_completion)
 
     def schema(self) -> pa.Schema | None:
-        """The data columns, without Hudi's meta columns; None before the first commit.
+        """Return the data columns, without Hudi's meta columns; None before the first commit.
 
-        Nullable, but those that the table was made with as not null.
+        All are nullable, except those that the table was made with as not null.
         """
         return self.session.declared_schema()
 
@@ -190,26 +189,26 @@ class Table:
         read_optimized: bool = False,
         progress: Told | None = None,
     ) -> Scan:
-        """Rows of the table as it is now, or was: a `Scan`, which reads them when it is asked for them.
+        """Return rows of the table, as it is now or was, as a lazy `Scan`.
 
         The state is that of this call, however late the rows are read. ``to_arrow``, ``to_pandas``, ``to_polars``,
-        ``to_duckdb``, ``to_batches``, ``to_pylist`` and ``count`` read; ``explain`` tells which files that takes.
+        ``to_duckdb``, ``to_batches``, ``to_pylist`` and ``count`` read them; ``explain`` lists the files to be read.
 
         Args:
-            columns: names, Hudi's meta columns among them if need be; all data columns otherwise.
+            columns: names, which may include Hudi's meta columns; all data columns by default.
             where: a condition on the rows, as SQL text, terms or an expression of pyarrow (docs/conditions.md).
                 Partitions, files and row groups that cannot hold such rows are not read.
-            partitions: only of these, by value (``{"origin": "JFK"}``; of some columns, where there are several) or by
+            partitions: only these, by value (``{"origin": "JFK"}``; several partition columns need not all be given) or by
                 path (``"origin=JFK"``). Null and an empty text have one partition.
-            as_of: as of `snapshot`.
-            as_of_completion: as of `snapshot`.
-            read_optimized: the rows of the base files only, as Hudi's query of that name: what log files have changed since
-                the last compaction is not seen, and not merged.
-            progress: called with a `Progress` of rows whenever rows come, in the thread that reads; what it raises ends the
+            as_of: as for `snapshot`.
+            as_of_completion: as for `snapshot`.
+            read_optimized: the rows of the base files only, as in Hudi's query of that name: changes in log files since the
+                last compaction are not seen.
+            progress: called with a `Progress` of rows whenever rows arrive, in the reading thread; an exception in it ends the
                 reading.
 
         Raises:
-            InputError: no such partition, column or time, or no condition on these columns.
+            InputError: no such partition, column or time, or not a condition on these columns.
         """
         return scan(
             self.session,
@@ -225,70 +224,70 @@ class Table:
     def changes(
         self, *, after: Time | None = None, until: Time | None = None, columns: Sequence[str] | None = None
     ) -> Scan:
-        """Rows that commits with a completion time after one and up to another have inserted or changed, as a `Scan`.
+        """Return the rows that commits completed after ``after`` and up to ``until`` inserted or changed, as a `Scan`.
 
-        Of each row its newest version at the end of that time, with the C of the commit that wrote it as column
-        ``_commit_completion``. `change_feed` tells each change by itself, deletions among them. The scan's ``completion`` is
-        the ``after`` of the next call; commits appear in the order of C, so none is skipped.
+        Each row comes once, in its newest version at the end of the span, with the C of its commit as column
+        ``_commit_completion``. `change_feed` has each single change, deletions too. Pass the scan's ``completion`` as the next
+        call's ``after``; commits appear in the order of C, so none is skipped.
 
         Args:
             after: None is the beginning.
             until: None is now.
-            columns: names; all data columns otherwise.
+            columns: names; all data columns by default.
 
         Raises:
             InputError: no such time or column.
-            UnsupportedTableError: as `commits`.
+            UnsupportedTableError: as for `commits`.
         """
         return changes(self.session, after=after, until=until, columns=columns)
 
     def change_feed(
         self, *, after: Time | None = None, until: Time | None = None, columns: Sequence[str] | None = None
     ) -> ChangeFeed:
-        """What commits with a completion time after one and up to another have inserted, updated and deleted, row by row.
+        """Return the inserts, updates and deletes, row by row, of commits completed after ``after`` and up to ``until``.
 
-        Each change has ``_change`` (``insert``, ``update_before`` and the ``update_after`` that follows it, ``delete``), C, T
-        and writer of its commit (null where the log does not tell), then the data columns. Commits come in the order of C, so
-        its ``completion`` is the ``after`` of the next call. A row that a commit wrote as it was is no change; that of a key
-        in another partition is another row. On both types of tables.
+        Each change has ``_change`` (``insert``, ``update_before`` followed by ``update_after``, ``delete``), C, T and writer of
+        its commit (null if the log no longer knows it), then the data columns. Commits come in the order of C: pass the feed's
+        ``completion`` as the next call's ``after``. A row rewritten with equal values is no change; the same key in another
+        partition is another row. Works on both types of tables.
 
         Args:
             after: None is the beginning.
             until: None is now.
-            columns: names; all data columns otherwise. An update is told when one of these has changed.
+            columns: names; all data columns by default. An update counts if one of these has changed.
 
         Raises:
-            InputError: no such time or column; or a cleaning has taken states of that span.
-            UnsupportedTableError: as `commits`.
+            InputError: no such time or column; or a cleaning has deleted states of that span.
+            UnsupportedTableError: as for `commits`.
         """
         whole_from = kept_from(self.session)
         return change_feed(self.session, after=after, until=until, columns=columns, whole_from=whole_from)
 
     def read_slice(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
-        """The rows of one file slice; columns that the file does not have yet are left out."""
+        """Return the rows of one file slice, without columns that its files lack."""
         return self.session.read_slice(group, columns=columns, meta=meta)
 
     # --- what happened ---------------------------------------------------------------------------------------
 
     def why(self, instant: Time) -> Account:
-        """What became of a transaction (T), and why: who won, where both met, what it cost, what would have helped.
+        """Explain the outcome of a transaction (T): the winner, the overlap, the cost, and a remedy.
 
-        Rebuilt from the log, so it can be asked when the writer has long gone.
+        Rebuilt from the log, so it works long after the writer has gone.
 
         Raises:
-            InputError: the log does not know it, or not any more.
+            InputError: the log does not know the transaction, or no longer.
         """
         session = self._ours()
         return why(session, session.time_of(instant, "instant"))
 
     def events(self, *, after: Time | None = None, every_s: float = 1.0) -> Iterator[Event]:
-        """Yield what happens to the table as it happens: begins, commits, aborts, rollbacks, plans, settings.
+        """Yield the table's events as they happen: begins, commits, aborts, rollbacks, plans, settings.
 
-        It does not end by itself.
+        The iterator does not end by itself.
 
         Args:
-            after: begin with what happened after this time; None: with what happens from now on.
-            every_s: seconds between two looks at the log while nothing happens.
+            after: begin after this time; None: with the next event.
+            every_s: seconds between two reads of the log while nothing happens.
         """
         session = self._ours()
         number(every_s, "every_s", least=0.01)
@@ -306,25 +305,25 @@ class Table:
         first: int | None = None,
         batch: Batch | tuple[str, int] | None = None,
     ) -> Transaction:
-        """Begin a transaction; leave its block to commit.
+        """Begin a transaction, a context manager: leaving its block commits.
 
         Args:
             operation: insert, bulk_insert, upsert, delete, insert_overwrite, insert_overwrite_table or
                 delete_partition. It names the instant's action, and says whether the table was read.
             lock_first: take the table's lock before the snapshot and keep it to the commit: cannot lose, and nobody
                 else commits meanwhile. For short transactions on a contended table; `run` does it by itself.
-            isolation: a stronger level than the table's, for this one.
-            reserve: keep others from landing there until this one has ended: ``"table"``, or a list of partition paths,
+            isolation: a stronger level than the table's, for this transaction.
+            reserve: keep others from committing there until this one has ended: ``"table"``, or a list of partition paths,
                 file slices of a snapshot, or (partition, file id). Begins when older ones that reserved the same have
-                ended. For long work; docs/starvation.md says who waits for whom.
-            first: begin slot of the first attempt of the same work, by which reservations are ranked; `run` carries it.
-            batch: a source and a number, as ``("nightly load", 17)``. It lands if no batch of that source with this number
-                or a larger one has; whoever sends it again, from wherever, writes nothing (docs/exactly-once.md).
+                ended. For long work; docs/starvation.md describes the order.
+            first: begin slot of the first attempt of the same work, by which reservations are ranked; `run` passes it on.
+            batch: a source and a number, as ``("nightly load", 17)``. It commits only if no batch of that source with this
+                number or a larger one has; sending it again writes nothing (docs/exactly-once.md).
 
         Raises:
-            BatchLandedError: the batch has landed.
+            BatchLandedError: the batch is committed already.
             InputError: no such partition or file group to reserve.
-            ConflictError: what others have reserved was not free within ``yield_wait_s``.
+            ConflictError: another transaction's reservation was not released within ``yield_wait_s``; a retry is safe.
             UnsupportedTableError: the table cannot be written; the message says why and the way out.
         """
         return begin(
@@ -351,25 +350,25 @@ class Table:
         reserve_after: int | None = 1,
         batch: Batch | tuple[str, int] | None = None,
     ) -> RunResult[T]:
-        """Run ``work`` in a transaction and commit it; on conflict run it again with a fresh instant and snapshot.
+        """Run ``work`` in a transaction and commit it; after a conflict retry with a new instant and snapshot.
 
-        After a loss, short work takes the lock before its snapshot while the table stays contended; long work reserves
-        what it touched, and others wait for it.
+        After a loss, short work takes the lock before its snapshot while the table stays contended; long work reserves the file
+        groups that it touched, and others wait for it.
 
         Args:
-            work: called with the transaction; may run several times, so it must keep nothing from one time to the next.
-            attempts: how often at most.
-            timeout_s: no new attempt begins after so many seconds.
-            lost_work_max_s: no new attempt begins when the lost ones took so many seconds together.
+            work: called with the transaction; may run several times, so it must keep no state between calls.
+            attempts: the most attempts.
+            timeout_s: no attempt begins after so many seconds.
+            lost_work_max_s: no attempt begins once lost attempts took so many seconds together.
             backoff_s: jittered pause after the first loss, doubled with each, 5 s at most.
-            isolation: of each attempt, see `transaction`.
-            reserve: of each attempt, see `transaction`.
-            reserve_after: after so many lost attempts the next ones reserve; None: never.
-            batch: of each attempt, see `transaction`.
+            isolation: for each attempt, see `transaction`.
+            reserve: for each attempt, see `transaction`.
+            reserve_after: attempts reserve after so many losses; None: never.
+            batch: for each attempt, see `transaction`.
 
         Raises:
-            BatchLandedError: the batch has landed; the work was not run, or not kept.
-            ConflictError: of the last attempt, when the bounds are reached; a note says how many there were.
+                BatchLandedError: the batch is committed already; the work was not run, or not kept.
+                ConflictError: the last attempt's, when the bounds are reached; a note has the number of attempts.
         """
         return run_again(
             self.session,
@@ -382,9 +381,9 @@ class Table:
         )
 
     def last_batch(self, source: str) -> int | None:
-        """The largest number of a source's batches that has landed (``batch`` of `transaction`); None: none that is known.
+        """Return the largest committed batch number of a source (``batch`` of `transaction`); None if none is known.
 
-        The table remembers the last 1,000 sources. A restore that takes the commit of a batch back makes it forget that source.
+        The table remembers the last 1,000 sources. After a restore that undoes a batch, the source's newest remaining one counts.
         """
         text(source, "batch source")
         found = self._ours().log.catch_up().batches.last(source)
@@ -392,8 +391,8 @@ class Table:
 
     # --- rows ------------------------------------------------------------------------------------------------
     #
-    # Each is the method of `Transaction` with the same name and arguments in a transaction of its own, which `run` runs
-    # again when it loses. The input is read once, before the first attempt.
+    # Each calls the method of `Transaction` with the same name and arguments in a transaction of its own, which `run`
+    # retries when it loses. The input is read once, before the first attempt.
 
     def upsert(
         self,
@@ -404,18 +403,18 @@ class Table:
         zone: str | None = None,
         **retries: Unpack[WriteOptions],
     ) -> WriteResult:
-        """Rows replace those with the same key in the same partition; new keys are inserted.
+        """Replace the rows with the same key in the same partition; insert rows with new keys.
 
         Args:
-            rows: as of `Transaction.upsert`, as are ``missing``, ``new_columns`` and ``zone``.
-            retries: ``attempts``, ``timeout_s``, ``isolation`` and the other bounds of `run`; ``progress``, which is
-                called with a `Progress` for each file that is written (what it raises ends the write and takes it back); and
-                ``batch``: of a batch that has landed, nothing is written again, and the result is ``repeated``.
+            rows: as for `Transaction.upsert`, as are ``missing``, ``new_columns`` and ``zone``.
+            retries: ``attempts``, ``timeout_s``, ``isolation`` and the other bounds of `run`; ``progress``, called with a
+                `Progress` for each file written (an exception in it rolls the write back); and ``batch``: a batch that is
+                committed already writes nothing, and the result is ``repeated``.
 
         Raises:
-            InputError: as `Transaction.upsert`. Nothing was written.
+            InputError: as for `Transaction.upsert`. Nothing was written.
             StorageError: the temporary folder has no room for the rows of a reader. Nothing was written.
-            ConflictError: of the last attempt, as of `run`.
+            ConflictError: the last attempt's, as for `run`.
         """
         return self._write(row_writes.upsert(self._ours(), rows, missing, new_columns, zone), retries)
 
@@ -428,7 +427,7 @@ class Table:
         zone: str | None = None,
         **retries: Unpack[WriteOptions],
     ) -> WriteResult:
-        """Rows are added, in new files; their keys are not looked up. See `Transaction.insert`, and `upsert` for the rest."""
+        """Add rows in new files, without looking their keys up. See `Transaction.insert`, and `upsert` for the rest."""
         return self._write(replacing.insert(self._ours(), rows, missing, new_columns, zone), retries)
 
     def overwrite(
@@ -441,7 +440,7 @@ class Table:
         zone: str | None = None,
         **retries: Unpack[WriteOptions],
     ) -> WriteResult:
-        """Partitions hold these rows and no others: those that occur in the rows, or ``partitions``.
+        """Replace all rows of partitions, those that occur in the rows or ``partitions``, by these.
 
         See `Transaction.overwrite`, and `upsert` for the rest.
         """
@@ -456,21 +455,21 @@ class Table:
         zone: str | None = None,
         **retries: Unpack[WriteOptions],
     ) -> WriteResult:
-        """The table holds these rows and no others. See `Transaction.overwrite_table`, and `upsert` for the rest."""
+        """Replace all rows of the table by these. See `Transaction.overwrite_table`, and `upsert` for the rest."""
         return self._write(replacing.overwrite_table(self._ours(), rows, missing, new_columns, zone), retries)
 
     def delete(self, keys: Any, **retries: Unpack[WriteOptions]) -> WriteResult:
-        """The rows with these keys are gone. See `Transaction.delete`, and `upsert` for the rest."""
+        """Delete the rows with these keys. See `Transaction.delete`, and `upsert` for the rest."""
         return self._write(row_writes.delete(self._ours(), keys), retries)
 
     def delete_where(
         self, where: Given, *, partition: Partition | None = None, **retries: Unpack[WriteOptions]
     ) -> WriteResult:
-        """The rows for which a condition is true are gone. See `Transaction.delete_where`, and `upsert` for the rest."""
+        """Delete the rows for which a condition is true. See `Transaction.delete_where`, and `upsert` for the rest."""
         return self._write(row_writes.delete_where(self._ours(), where, partition), retries)
 
     def delete_all(self, *, partition: Partition | None = None, **retries: Unpack[WriteOptions]) -> WriteResult:
-        """All rows of the table or of a partition are gone. See `Transaction.delete_all`, and `upsert` for the rest."""
+        """Delete all rows of the table or of a partition. See `Transaction.delete_all`, and `upsert` for the rest."""
         return self._write(row_writes.delete_all(partition), retries)
 
     def update_where(
@@ -481,17 +480,17 @@ class Table:
         partition: Partition | None = None,
         **retries: Unpack[WriteOptions],
     ) -> WriteResult:
-        """The rows for which a condition is true have new values. See `Transaction.update_where`, and `upsert` for the rest."""
+        """Set values in the rows for which a condition is true. See `Transaction.update_where`, and `upsert` for the rest."""
         return self._write(row_writes.update_where(self._ours(), where, set, partition), retries)
 
     def merge(
         self, rows: Any, *, new_columns: str = "refuse", zone: str | None = None, **retries: Unpack[WriteOptions]
     ) -> Merge[WriteResult]:
-        """Rows (``s``) are merged with those of the same key and partition that are there (``t``), by clauses; see `Merge`.
+        """Merge rows (``s``) with the table's rows of the same key and partition (``t``), by clauses; see `Merge`.
 
             table.merge(rows).when_matched("s.updated > t.updated", update="all").when_not_matched(insert="all").run()
 
-        Arguments as of `Transaction.merge`, and `upsert` for the rest.
+        Arguments as for `Transaction.merge`, and `upsert` for the rest.
         """
         return merging(self._ours(), rows, new_columns, zone, lambda write: self._write(write, retries))
 
@@ -526,28 +525,28 @@ class Table:
         merge: Mapping[str, str] | None = None,
         foreign_readers: bool = True,
     ) -> TableStream:
-        """A stream of the table, to write its events; with ``columns`` it is declared, or gets more of them.
+        """Return a stream of the table, to write its events; with ``columns`` declare it, or add columns to it.
 
         Several jobs fill the rows of one table, each its own columns, without a lock and without conflicts (docs/streams.md).
         The declaration is stored in the table's log. A table with streams is written through them only.
 
         Args:
-            name: of the stream.
-            columns: what it writes; they exist, and no other stream has one of them.
-            ordering: the column by whose value a later event replaces an earlier one; of this stream alone.
-            on_delete: what `TableStream.delete` does: ``"row"`` (of one stream at most) takes the row away, ``"clear"`` empties
-                the stream's columns, ``"ignore"`` does nothing.
-            null: ``"keep"``: a null leaves the value that was there; ``"write"`` takes its place, which Hudi's readers
-                cannot follow (``foreign_readers=False``).
+            name: the stream's name.
+            columns: the columns it writes; they exist, and no other stream has one of them.
+            ordering: the column by whose value a later event replaces an earlier one; used by this stream alone.
+            on_delete: the effect of `TableStream.delete`: ``"row"`` (for one stream at most) deletes the row, ``"clear"``
+                empties the stream's columns, ``"ignore"`` does nothing.
+            null: ``"keep"``: a null leaves the stored value; ``"write"`` replaces it, which Hudi's readers cannot follow
+                (``foreign_readers=False``).
             default: values by column, for rows in which no event has set them.
-            merge: mergers by column, as ``{"clicks": "sum"}`` (docs/merging.md); the others have the newest event's value. It
-                needs ``foreign_readers=False``.
-            foreign_readers: whether Hudi's own readers shall see what they can of it before a compaction.
+            merge: mergers by column, as ``{"clicks": "sum"}`` (docs/merging.md); other columns take the newest event's value.
+                Needs ``foreign_readers=False``.
+            foreign_readers: let Hudi's own readers see, as far as they can, events that are not compacted yet.
 
         Raises:
-            InputError: there is no such stream, it is declared otherwise, its columns are not free, or something is
+            InputError: there is no such stream, it is declared differently, its columns are not free, or an option is
                 declared without ``columns``.
-            ConfigError: the table cannot have streams: it has to be merge-on-read, of version 9, with buckets.
+            ConfigError: the table cannot have streams: it must be merge-on-read, of version 9, with buckets.
         """
         session = self._ours()
         if columns is not None or ordering is not None:
@@ -571,13 +570,13 @@ class Table:
         return TableStream(session, text(name, "stream name"), self._write)
 
     def explain_row(self, key: str, *, partition: Partition | None = None) -> list[RowHistory]:
-        """Tell of each column of a row which event set it and what that replaced: one answer for each partition with the key.
+        """Explain for each column of a row which event set it and what that replaced; one history per partition with the key.
 
-        What is in a base file is told as that; events are told as long as their log files are not compacted.
+        Events are known until their log files are compacted; afterwards a value is only known to come from the base file.
 
         Args:
-            key: the record key, as in ``_hoodie_record_key``: the value, or ``a:1,b:2`` where it has several columns.
-            partition: only there; by value or path.
+            key: the record key, as in ``_hoodie_record_key``: the value, or ``a:1,b:2`` for several columns.
+            partition: only this partition, by value or path.
 
         Raises:
             InputError: the table has no streams, or no such partition.
@@ -586,31 +585,31 @@ class Table:
 
     @property
     def streams(self) -> tuple[Stream, ...]:
-        """The streams that are declared, as of the last look at the log."""
+        """The declared streams, as of the last read of the log."""
         return self.session.streams
 
     # --- columns and settings --------------------------------------------------------------------------------
 
     def add_column(self, name: str, type: pa.DataType | str) -> RunResult[None]:  # noqa: A002
-        """The table has one more column, null in all rows so far: one commit, as `Transaction.add_column`.
+        """Add a column, null in all present rows, in one commit; see `Transaction.add_column`.
 
-        Writers at work go on, unless they change columns themselves: then one of the two runs again.
+        Open writers go on, unless they change columns themselves: then one of the two retries.
         """
         return self.run(lambda txn: txn.add_column(name, type), operation="insert")
 
     def widen_column(self, name: str, type: pa.DataType | str) -> RunResult[None]:  # noqa: A002
-        """A column of ``int32`` is one of ``int64`` from now on: one commit, as `Transaction.widen_column`.
+        """Widen a column from ``int32`` to ``int64``, in one commit; see `Transaction.widen_column`.
 
-        Writers at work go on as beside `add_column`.
+        Open writers go on as beside `add_column`.
         """
         return self.run(lambda txn: txn.widen_column(name, type), operation="insert")
 
     def set_lock(self, url: str, *, jvm_writers_stopped: bool = False) -> Settings:
-        """The table has this lock from now on. Writers may run meanwhile: each goes over to it at its next commit.
+        """Change the table's lock. Writers may run meanwhile: each switches to it at its next commit.
 
         Args:
             url: a lock URL, ``table`` or ``none://``. It must be reachable from here now.
-            jvm_writers_stopped: say so when the present lock is shared with JVM writers, who would not go over.
+            jvm_writers_stopped: confirm it if the present lock is shared with JVM writers, which would not switch.
 
         Raises:
             ConfigError: there is no such lock, or it cannot be opened here.
@@ -619,13 +618,13 @@ class Table:
         return self.lock.change(url, jvm_writers_stopped=jvm_writers_stopped)
 
     def change_settings(self, **changes: Any) -> Settings:
-        """The table has these settings from now on, for every writer.
+        """Change the table's settings, for all writers; return them.
 
-        What would make rows unfindable, or untrue, is compared with all rows first. Transactions that began under other
-        buckets or fewer constraints do not land.
+        Bucket counts and constraints are first checked against all rows. Transactions that began under other buckets or fewer
+        constraints do not commit.
 
         Raises:
-            ConfigError: unknown names or values; or the rows do not lie in so many buckets.
+            ConfigError: unknown names or values; or the rows are not laid out in so many buckets.
             ConstraintError: rows break a new unique constraint; names some.
         """
         session = self._ours()
@@ -651,12 +650,12 @@ class Table:
     def rollback_failed_writes(
         self, *, wait: bool = False, progress: Callable[[float], None] | None = None
     ) -> list[str]:
-        """Roll back dead transactions and remove what ended ones left; returns the instants rolled back.
+        """Roll back dead transactions, delete the leftovers of ended ones, and return the instants rolled back.
 
         Args:
             wait: watch silent writers for the table's time-out, or to their next sign of life; otherwise only writers
                 that certainly died (their process on this host is gone) or were seen silent before are found.
-            progress: called with the seconds that are still to wait.
+            progress: called with the seconds still to wait.
         """
         session = self._ours()
         mine, since = session.heart.instants, self.env.monotonic()
@@ -692,13 +691,13 @@ class Table:
     def plan_clean(
         self, *, retain_commits: int | None = None, retain_hours: float | None = None, wait: bool = False
     ) -> str | None:
-        """Decide which superseded file slices go; anybody may `execute` it then. Returns T, None when none may go.
+        """Plan the deletion of superseded file slices, for any process to `execute`. Returns T, or None if none may go.
 
         Args:
-            retain_commits: the states of so many newest commits stay readable, and the one before them; 10 when neither is
-                given, as in Hudi. 0: the newest state alone, so that deleted rows are in no file afterwards.
-            retain_hours: those of the last hours stay; with both, whatever either of them keeps.
-            wait: watch readers' leases for the table's time-out, so that those of readers who died keep nothing.
+            retain_commits: the states of so many newest commits, and the one before them, stay readable; 10 if neither is
+                given, as in Hudi. 0: only the newest state, so that deleted rows are in no file afterwards.
+            retain_hours: the states of the last hours stay; with both, the union.
+            wait: watch readers' leases for the table's time-out, so that leases of dead readers keep nothing.
         """
         session = self._ours()
         commits = RETAIN_COMMITS if retain_commits is None and retain_hours is None else retain_commits
@@ -724,14 +723,14 @@ class Table:
         progress: Told | None = None,
         runner: Runner = one_by_one,
     ) -> Executed | None:
-        """Delete superseded file slices, and files of replaced file groups; None when none may go.
+        """Delete superseded file slices and files of replaced file groups; return None if none may go.
 
-        Never one that an open transaction, a reader's lease or a savepoint needs. Arguments as of `plan_clean`. A clean is
-        decided when it is planned: one that ``progress`` has ended by raising is finished by the next.
+        Files that an open transaction, a reader's lease or a savepoint needs stay. Arguments as for `plan_clean`. A clean is
+        decided when it is planned: if an exception in ``progress`` ends one, the next finishes it.
 
         Args:
             progress: called with a `Progress` for each file.
-            runner: as of `compact`.
+            runner: as for `compact`.
         """
         report = Reporter(progress, "clean", "files")
         refuse_no_runner(runner)
@@ -742,11 +741,11 @@ class Table:
     # --- archival --------------------------------------------------------------------------------------------
 
     def plan_archive(self, *, keep_min: int | None = None, keep_max: int | None = None) -> str | None:
-        """Decide which old instants leave the active timeline; anybody may `execute` it then. Returns T, or None.
+        """Plan the archival of old instants, for any process to `execute`. Returns T, or None if none may go.
 
         Args:
-            keep_min: so many newest commits stay at least; 20 when neither is given, as in Hudi.
-            keep_max: with so many commits or fewer nothing is done; ``keep_min`` and 10 more, as in Hudi.
+            keep_min: at least so many newest commits stay; 20 if neither is given, as in Hudi.
+            keep_max: with so many commits or fewer nothing is done; by default ``keep_min`` and 10 more, as in Hudi.
         """
         keep = Keep.asked(keep_min, keep_max)
         return self._plan_archive(keep.least)[0] if self._has_old(keep) else None
@@ -782,11 +781,11 @@ class Table:
     def archive(
         self, *, keep_min: int | None = None, keep_max: int | None = None, progress: Told | None = None
     ) -> Archival:
-        """Move old instants from the active timeline into the history, where Hudi's readers look for them.
+        """Move old instants from the active timeline into the history, where Hudi's readers find them.
 
-        Never one that an open transaction, a reader's lease, a savepoint or a cleaning that has not run needs; the answer
-        says what was in the way. Arguments as of `plan_archive`. An archival is decided when it is planned: one that
-        ``progress`` has ended by raising is finished by the next.
+        Instants that an open transaction, a reader's lease, a savepoint or a pending cleaning needs stay; the result names
+        what was in the way. Arguments as for `plan_archive`. An archival is decided when it is planned: if an exception in
+        ``progress`` ends one, the next finishes it.
 
         Args:
             progress: called with a `Progress` for each batch of instants.
@@ -797,7 +796,7 @@ class Table:
         return Archival(number, session.timeline().first_active, why)
 
     def _archive(self, keep: Keep, report: Reporter, *, plans: int | None = None) -> tuple[int, str]:
-        """How many instants went, by so many plans at most, and why no more did."""
+        """Archive by at most so many plans; return the number of instants that went and the reason why no more did."""
         session = self.session
         number, why = 0, f"there are no more than {keep.most} commits"
         planned, last = None, ""
@@ -805,9 +804,9 @@ class Table:
             last = sorted(each.requested for each in session.timeline().commits)[-keep.least]
             planned, why = self._plan_archive(keep.least)
         while planned:
-            with suppress(InputError):  # somebody else was quicker
+            with suppress(InputError):  # another process was quicker
                 number += execute(session, planned, report).files
-            # What has landed meanwhile is for the next archival. Beside a busy writer this one would never end.
+            # Commits made meanwhile are left to the next archival: beside a busy writer this one would never end.
             if (session.timeline().first_landed or last) >= last:
                 break
             if plans is not None and (plans := plans - 1) <= 0:
@@ -816,16 +815,16 @@ class Table:
         return number, why
 
     def _archive_if_due(self) -> None:
-        """After a commit: who has closed an epoch of the log archives what the setting ``archive_above`` says, beside its work.
+        """Archive in the background after a commit that closed an epoch of the log, as the setting ``archive_above`` says.
 
-        Nobody asks the store whether it is due: epochs are closed by one writer each, every few hundred commits. One that dies
-        at it leaves it to the next.
+        No request is needed to find out whether it is due: one writer closes each epoch, every few hundred commits. If it dies
+        here, the writer that closes the next epoch archives.
         """
         session = self.session
         if (closed := session.log.closed) == self._looked_at:
             return
         self._looked_at, above = closed, session.settings.archive_above
-        # Fewer slots than that hold no more commits. A JVM that writes the table archives by its own settings.
+        # No more commits than slots: with too few slots nothing is due. A JVM that shares the table archives by its own settings.
         if above is None or session.log.next_slot <= above or session.lock.shared_with_jvm:
             return
 
@@ -848,9 +847,9 @@ class Table:
         sort_by: Iterable[str] | str | None = None,
         layout: str = LINEAR,
     ) -> str | None:
-        """Decide which small files are joined; anybody may `execute` it then. Returns T, None when there are too few.
+        """Plan a clustering of small files, for any process to `execute`. Returns T, or None if there are too few.
 
-        Arguments as of `cluster`.
+        Arguments as for `cluster`.
         """
         session, find = self._clustering(
             small_bytes, target_bytes, partitions, Layout.asked(sort_by, layout), Damaged()
@@ -882,16 +881,16 @@ class Table:
         progress: Told | None = None,
         runner: Runner = one_by_one,
     ) -> Executed | None:
-        """Join the small files of each partition, in this process; None when there are too few.
+        """Join the small files of each partition, in this process; return None if there are too few.
 
         Args:
-            small_bytes: files that are smaller are joined, by default those that lack more than a sixth of the target,
-            target_bytes: to files of about this size; the setting ``target_file_bytes`` where nothing is said.
-            partitions: paths; all partitions otherwise.
-            sort_by: columns by which rows are laid out, so that conditions on them read few row groups and files. Files that
-                are not laid out so yet are written anew, whatever their size.
+            small_bytes: join files smaller than this; by default those below five sixths of the target.
+            target_bytes: the size of the new files; by default the setting ``target_file_bytes``.
+            partitions: paths; all partitions by default.
+            sort_by: columns to lay rows out by, so that conditions on them read few row groups and files. Files without this
+                layout are rewritten, whatever their size.
             layout: ``linear`` sorts by the columns one after another; ``z-order`` serves conditions on each of them.
-            progress: as of `compact`; ``runner`` too.
+            progress: as for `compact`; ``runner`` too.
 
         Raises:
             InputError: no such column, or one of a type without an order.
@@ -905,10 +904,10 @@ class Table:
     # --- compaction ------------------------------------------------------------------------------------------
 
     def plan_compaction(self, *, partitions: Iterable[str] | None = None) -> str | None:
-        """Decide which log files are merged into base files; anybody may `execute` it then. Returns T, None when there are none.
+        """Plan a compaction of log files into base files, for any process to `execute`. Returns T, or None without log files.
 
         Raises:
-            UnsupportedTableError: how to merge them is not known here, or the rows cannot be written here.
+            UnsupportedTableError: this library cannot merge the log files, or cannot write the rows.
         """
         session, find = self._compaction(partitions, Damaged())
         begin = schedule(session, "compact", find)
@@ -926,7 +925,7 @@ class Table:
     def _compact(
         self, partitions: Iterable[str] | None, report: Reporter, runner: Runner, keep: Keep | None = None
     ) -> Executed | None:
-        """With ``keep`` only what a round of services compacts, which keeps so many commits."""
+        """Compact; with ``keep`` only the slices that are due in a round of services with these archival bounds."""
         damaged = Damaged()
         session, find = self._compaction(partitions, damaged, keep)
         return perform(session, "compact", find, report, damaged, runner)
@@ -938,26 +937,26 @@ class Table:
         progress: Told | None = None,
         runner: Runner = one_by_one,
     ) -> Executed | None:
-        """Merge the log files of a merge-on-read table into base files, in this process; None when there are none.
+        """Merge the log files of a merge-on-read table into base files, in this process; return None if there are none.
 
         Args:
-            partitions: paths; all partitions otherwise.
-            progress: called with a `Progress` for each file group; what it raises, as does Ctrl-C, cancels the plan, and its
-                files are deleted.
-            runner: who does the parts of the work; `SparkTable` has tasks of Spark do them.
+            partitions: paths; all partitions by default.
+            progress: called with a `Progress` for each file group; an exception in it, or Ctrl-C, cancels the plan and
+                deletes its files.
+            runner: runs the parts of the work; `SparkTable` runs them as tasks of Spark.
 
         Raises:
-            UnsupportedTableError: as of `plan_compaction`.
-            CorruptTableError: a log file is torn. Its file group is left as it is, and the others have been compacted.
+            UnsupportedTableError: as for `plan_compaction`.
+            CorruptTableError: a log file is torn. Its file group is left as it is; the others have been compacted.
         """
         report = Reporter(progress, "compact", "file groups")
         refuse_no_runner(runner)
         return self._compact(partitions, report, runner)
 
     def plan_log_compaction(self, *, min_logs: int = MIN_LOGS, partitions: Iterable[str] | None = None) -> str | None:
-        """Decide which log files are merged into one log file; anybody may `execute` it then. Returns T, None when too few are.
+        """Plan a merge of log files into one, for any process to `execute`. Returns T, or None if there are too few.
 
-        Args and errors as of `compact_logs`.
+        Arguments and errors as for `compact_logs`.
         """
         damaged = Damaged()
         session, find = self._log_compaction(min_logs, partitions, damaged)
@@ -982,19 +981,19 @@ class Table:
         progress: Told | None = None,
         runner: Runner = one_by_one,
     ) -> Executed | None:
-        """Merge the log files of a slice into one log file, in this process; the base file stays. None when there are too few.
+        """Merge the log files of a slice into one, in this process; the base file stays. Returns None if there are too few.
 
-        Cheaper than `compact` where the base file is large and the log files are many and small. Those that an open
-        transaction is older than are left to the next one.
+        Cheaper than `compact` where the base file is large and the log files are many and small. Log files younger than an open
+        transaction are left to the next call.
 
         Args:
-            min_logs: file slices with fewer log files that are to be merged are left alone; 5 as in Hudi.
-            partitions: paths; all partitions otherwise.
-            progress: as of `compact`; ``runner`` too.
+            min_logs: skip file slices with fewer log files to merge; 5 as in Hudi.
+            partitions: paths; all partitions by default.
+            progress: as for `compact`; ``runner`` too.
 
         Raises:
-            UnsupportedTableError: the table has streams, or how to merge its log files is not known here.
-            CorruptTableError: as of `compact`.
+            UnsupportedTableError: the table has streams, or this library cannot merge its log files.
+            CorruptTableError: as for `compact`.
         """
         refuse_no_runner(runner)
         report, damaged = Reporter(progress, "compact_logs", "file groups"), Damaged()
@@ -1014,22 +1013,22 @@ class Table:
         progress: Told | None = None,
         runner: Runner = one_by_one,
     ) -> Round:
-        """Run what is due, once: compaction and log compaction, clustering if asked for, clean, archival.
+        """Run the services that are due, once: compaction and log compaction, clustering if asked for, clean, archival.
 
         Log files are merged into their base file, or, where that writes at most a tenth of it, into one another
         (docs/services.md).
 
-        A service that fails is told in the answer, and the next ones still run. Any number of processes may do this at once;
-        that costs work, never data.
+        A failed service is in the result, and the next ones still run. Any number of processes may do this at once; that costs
+        work, never data.
 
         Args:
-            retain_commits: as of `clean`.
-            keep_min: as of `archive`, also ``keep_max``.
-            cluster: whether small files are joined too; ``sort_by`` and ``layout`` as of `cluster`.
-            stop: asked before each service; True leaves it and the next ones to others.
-            progress: called with the `Progress` of each service in turn; what it raises ends the round, and the service as of
-                `compact`. A ``runner`` tells of its parts by itself, and this is told of the archival alone then.
-            runner: as of `compact`.
+            retain_commits: as for `clean`.
+            keep_min: as for `archive`, also ``keep_max``.
+            cluster: join small files too; ``sort_by`` and ``layout`` as for `cluster`.
+            stop: called before each service; True skips it and the next ones.
+            progress: called with the `Progress` of each service in turn; an exception in it ends the round, and the service
+                as for `compact`. With a ``runner``, which reports its own parts, it is called for the archival only.
+            runner: as for `compact`.
         """
         keep = Keep.asked(keep_min, keep_max)
         Retention(RETAIN_COMMITS if retain_commits is None else retain_commits, None)
@@ -1059,32 +1058,32 @@ class Table:
     # --- plans -----------------------------------------------------------------------------------------------
 
     def plans(self) -> list[Begin]:
-        """Plans that nobody has finished, oldest first."""
+        """Return the pending plans, oldest first."""
         session = self._ours()
         return [begin for begin in list(session.log.catch_up().open.values()) if begin.plan is not None]
 
     def execute(self, instant: str, *, progress: Told | None = None, runner: Runner = one_by_one) -> Executed:
-        """Execute a pending plan, whoever made it. Several may at once: one lands, and all are told which.
+        """Execute a pending plan of any process. Several may at once: one commits, and all return its result.
 
-        ``progress`` is called with a `Progress` for each part; the plan stays when it raises. ``runner`` as of `compact`.
+        ``progress`` is called with a `Progress` for each part; the plan stays if it raises. ``runner`` as for `compact`.
 
         Raises:
             InputError: there is no such plan.
-            ConflictError: a commit since the plan is in its way, so that it can never land; it has been cancelled.
+            ConflictError: a later commit conflicts with the plan, which can never commit; it has been cancelled.
         """
         session = self._ours()
         refuse_no_runner(runner)
         return execute(session, text(instant, "instant"), Reporter(progress, "execute", "parts"), runner)
 
     def cancel_plan(self, instant: str, *, reason: str = "asked to") -> bool:
-        """End a pending plan; False when it has landed or ended meanwhile."""
+        """End a pending plan; return False if it has committed or ended already."""
         session = self._ours()
         return cancel(session, text(instant, "instant"), reason=text(reason, "reason", empty=True))
 
     # --- savepoints ------------------------------------------------------------------------------------------
 
     def savepoint(self, instant: Time | None = None, *, comment: str = "") -> Savepoint:
-        """The state of a commit (T; the newest one otherwise) stays readable until the savepoint is deleted.
+        """Keep the state of a commit (T; by default the newest) readable until the savepoint is deleted.
 
         Raises:
             InputError: no such commit, it has a savepoint already, or files of its state have been cleaned away.
@@ -1094,20 +1093,20 @@ class Table:
         return savepoint(session, None if instant is None else session.time_of(instant, "instant"), comment)
 
     def savepoints(self) -> list[Savepoint]:
-        """All savepoints, in order of their commits."""
+        """Return all savepoints, in order of their commits."""
         session = self.session
         return savepoints(session.store, session.timeline())
 
     def delete_savepoint(self, instant: Time) -> None:
-        """Cleanings no longer keep that state. `InputError` when there is no such savepoint."""
+        """Delete a savepoint, so that cleanings no longer keep its state. Raises `InputError` if there is none."""
         session = self._ours()
         delete_savepoint(session, session.time_of(instant, "instant"))
 
     def restore(self, instant: Time) -> Restored:
-        """The table has the state of that commit (T) again; every later commit is taken back for good.
+        """Return the table to the state of that commit (T); all later commits are undone for good.
 
-        Writers that are open meanwhile lose, and what they run again sees the restored table. Readers of other engines
-        that have begun may miss files; readers with a lease do not.
+        Open writers lose, and their retries see the restored table. Readers of other engines that have begun may miss files;
+        readers with a lease do not.
 
         Raises:
             InputError: no such commit, its state is not whole any more, or a later one has a savepoint.
@@ -1119,14 +1118,14 @@ class Table:
     # --- readers ---------------------------------------------------------------------------------------------
 
     def pinned(self, *, as_of_completion: Time | None = None) -> AbstractContextManager[PinnedView]:
-        """A state of the table whose files stay while the block lasts: that of now, or of a past completion time.
+        """Return a block in which the files of one state stay: the present one, or that of a past completion time.
 
-        A time after the newest commit is now.
+        A time after the newest commit means now.
 
         Raises:
-            StorageError: the lease could not be written; who may not write is covered by retention only.
-            InputError: that past state has been cleaned, or it is no time.
-            LockLostError: at the end of the block, when the lease has ended meanwhile; read again.
+            StorageError: the lease could not be written; readers without write access rely on the retention alone.
+            InputError: that past state has been cleaned, or it is not a time.
+            LockLostError: at the end of the block, if the lease ended meanwhile; read again.
         """
         session = self._ours()
         past = None if as_of_completion is None else session.time_of(as_of_completion, "as_of_completion")
@@ -1135,9 +1134,9 @@ class Table:
     # --- closing ---------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop the heartbeat thread and the lock's renewer; nothing is read or written with this handle any more.
+        """Stop the heartbeat thread and the lock's renewer; later reads and writes with this handle are refused.
 
-        Transactions still open will be rolled back. Twice is fine.
+        Open transactions will be rolled back. Idempotent.
         """
         self.session.close()
 
@@ -1183,14 +1182,14 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
     Args:
         url: a path, ``file://``, ``s3://``, ``gs://`` or ``az://``; every spelling of one place is the same table.
         writer: a name for logs and conflict messages; host and process number otherwise.
-        lock: what this writer expects; refused when the table says otherwise.
+        lock: the lock that this writer expects; opening fails if the table has another.
         strategy: likewise.
         isolation: likewise.
-        priority: of this writer's transactions, on tables with strategy ``priority``; the larger goes first.
-        clock_is_right: begin also when this host's clock is years ahead of all that the table has: nothing was written
-            for so long.
-        threads: how many file groups a write of rows works on at a time, each with its rows in memory; as many as this
-            process has cores by default.
+        priority: rank of this writer's transactions, on tables with strategy ``priority``; the larger goes first.
+        clock_is_right: begin even if this host's clock is years ahead of all times on the table, because nothing was
+            written for so long.
+        threads: number of file groups that a write works on at a time, each with its rows in memory; by default this
+            process's number of cores.
         markers: a server that takes the markers of this writer and its Spark tasks: a `MarkerServer`, or
             `lakelatch.server.Embedded` for one in this process. By default each is an object of its own (docs/server.md).
         env: clocks, threads and randomness; for simulators.
@@ -1198,7 +1197,7 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
 
     Raises:
         TableNotFoundError: there is no table.
-        ConfigError: the table is set otherwise than this writer expects; names both values.
+        ConfigError: the table's settings differ from what this writer expects; names both values.
     """
     number(priority, "priority", whole=True)
     if threads is not None:
@@ -1224,7 +1223,7 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
 
 
 def store_of(url: str, storage: Mapping[str, Any] | None) -> Store:
-    """The store at a URL, with these options. Raises `InputError` for what are no options."""
+    """Open the store at a URL with these options. Raises `InputError` if they are not a mapping."""
     if storage is not None and not isinstance(storage, Mapping):
         raise InputError(
             f'storage={brief(storage)} is no dict; give the store\'s options, as {{"region": "eu-west-1"}}'

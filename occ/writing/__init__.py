@@ -1,4 +1,4 @@
-"""The verbs on rows inside a transaction: each stages files in the workspace and declares what it has read."""
+"""The verbs on rows inside a transaction: each stages files in the workspace and declares its reads."""
 
 from . import reading, replacing, row_writes, stream_writes
 from .merge_into import Asked, Clause, Clauses, Merge, merging, stage_merge

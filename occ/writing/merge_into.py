@@ -1,7 +1,7 @@
-"""Rows merged into a table by clauses: what becomes of rows that are there already, and of those that are not.
+"""Merging rows into a table by clauses, for rows that match stored ones and for rows that do not.
 
-A row of the source (``s``) matches the row of the table (``t``) with the same record key in the same partition. Of the
-clauses of its kind the first one whose condition is true decides; where there is none, nothing happens to the row.
+A row of the source (``s``) matches the row of the table (``t``) with the same record key in the same partition. The first
+clause of its kind whose condition is true decides; without one the row is left as it is.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Clause:
-    """A clause as it was given; values None: the row is deleted."""
+    """A clause as the caller gave it; values None: delete the row."""
 
     where: Given
     values: Any
@@ -54,7 +54,7 @@ Asked = tuple[Clause, ...]
 
 @suggesting
 class Merge(Generic[R]):
-    """A merge that is being put together; `run` does it. Made by ``merge`` of a table or transaction."""
+    """A builder of a merge by clauses; `run` executes it. Made by ``merge`` of a table or transaction."""
 
     def __init__(self, url: str, finish: Callable[[Asked, Asked], R]) -> None:
         self._url, self._finish = url, finish
@@ -64,13 +64,13 @@ class Merge(Generic[R]):
     def when_matched(
         self, where: Given = None, *, update: str | Mapping[str, Any] | None = None, delete: bool = False
     ) -> Self:
-        """What becomes of a row of the table that a row of the source matches.
+        """Add a clause for rows of the table that a row of the source matches.
 
         Args:
             where: a condition over ``s`` and ``t``, as ``"s.updated > t.updated"``; None: always.
-            update: ``"all"``, every column as the source has it; or values by column, plain ones or `lakelatch.sql` over
-                ``s`` and ``t``. Other columns stay as they are. The ordering field decides nothing here.
-            delete: the row is deleted.
+            update: ``"all"``, all columns from the source; or values by column, plain ones or `lakelatch.sql` over ``s`` and
+                ``t``. Other columns stay as they are. The ordering field decides nothing here.
+            delete: delete the row.
         """
         if delete is (update is not None):
             raise InputError(
@@ -80,21 +80,21 @@ class Merge(Generic[R]):
         return self
 
     def when_not_matched(self, where: Given = None, *, insert: str | Mapping[str, Any]) -> Self:
-        """What becomes of a row of the source that no row of the table matches.
+        """Add a clause for rows of the source that match no row of the table.
 
         Args:
             where: a condition over ``s``; None: always.
-            insert: ``"all"``, the row as it is; or values by column, as for `when_matched`. Key and partition are those of
-                the source, columns that are not named are null.
+            insert: ``"all"``, the row as it is; or values by column, as for `when_matched`. Key and partition come from the
+                source; columns that are not named are null.
         """
         self._new.append(Clause(where, insert))
         return self
 
     def run(self) -> R:
-        """Do it: in a transaction of its own, retried, if it was begun by a table; otherwise staged in its transaction.
+        """Execute the merge: from a table in a transaction of its own, with retries; from a transaction, stage it there.
 
         Raises:
-            InputError: there is no clause; the source has a key twice and no ordering field to choose; a condition or value
+            InputError: there is no clause; the source has a key twice and no ordering field decides; a condition or value
                 does not fit the columns.
         """
         if not (self._matched or self._new):
@@ -106,7 +106,7 @@ class Merge(Generic[R]):
 
 
 def merging(session: Session, given: Any, new_columns: str, zone: str | None, finish: Callable[[Write], R]) -> Merge[R]:
-    """See `Transaction.merge`; ``finish`` gets the write when the merge is put together."""
+    """See `Transaction.merge`; `Merge.run` passes the write to ``finish``."""
     incoming = Incoming(given, session.url, session.config, new_columns=new_columns, zone=zone)
 
     def put_together(matched: Asked, new: Asked) -> R:
@@ -150,7 +150,8 @@ def stage_merge(txn: Writer, incoming: Incoming, matched: Asked, new: Asked) -> 
     assert isinstance(plan.combine, Clauses)
     hook = workspace.hook_of(_ClausesAgain)
     if hook.rows is not None:
-        workspace.rebase = None  # two merges: the second depends on the first one, row by row
+        # The second merge depends on the rows of the first, so a rebase cannot repeat one without the other.
+        workspace.rebase = None
     hook.rows, hook.clauses = rows, plan.combine
     incoming.kept_by(hook.forget)
     with workspace.staging(), Files(plan.spec, 0, threads=txn.session.threads, report=txn.workspace.report) as files:
@@ -162,7 +163,7 @@ def stage_merge(txn: Writer, incoming: Incoming, matched: Asked, new: Asked) -> 
 
 
 class _ClausesAgain:
-    """A merge by clauses, for its rebase: evaluated again on what others have made of the file groups."""
+    """The rebase of a merge by clauses: evaluate it again on the file groups as others have changed them."""
 
     by_condition: ClassVar = False
 
@@ -172,7 +173,7 @@ class _ClausesAgain:
         self.idle = False
 
     def forget(self) -> None:
-        """Nothing is merged again any more."""
+        """Drop the rows: no rebase follows."""
         self.rows = None
 
     def __call__(self, lost: Lost) -> list[WriteStat]:
@@ -187,7 +188,8 @@ class _ClausesAgain:
             refuse_read_rows(lost, own, pa.concat_arrays(met))
         for each in lost.appeared:
             here = [rows for partition, _bucket, rows in units if partition == each.partition]
-            if self.idle and here:  # what has come or gone there may be what such a row did not meet, or met
+            # A row that changed nothing may now match a row that appeared there, or no longer match one that left.
+            if self.idle and here:
                 raise lost.same_row(here[0].column(RECORD_KEY).slice(0, 100).to_pylist())
             for rows in here:
                 refuse_known(lost, each, _keys(rows))
@@ -200,7 +202,7 @@ class _ClausesAgain:
 
 
 def _merge_unit(lost: Lost, unit: Unit, rows: pa.Table, clauses: Clauses, files: Files) -> None:
-    """Rows of the source whose keys are or were in the unit; one that is in no slice now is met by the first."""
+    """Merge the source rows whose keys are or were in the unit; a key that no slice holds now goes to the first slice."""
     keys = _keys(rows)
     held = [held_keys(lost.spec, each) for each in unit.current]
     was = [held_keys(lost.spec, each) for own in unit.ours for each in (own.path, own.old) if each]
@@ -219,7 +221,7 @@ def _merge_unit(lost: Lost, unit: Unit, rows: pa.Table, clauses: Clauses, files:
 @dataclass(frozen=True)
 class _Clause:
     where: Condition | None
-    values: NewValues | None  # None: every column as the source has it
+    values: NewValues | None  # None: all columns from the source
     delete: bool = False
 
 
@@ -228,7 +230,7 @@ class Clauses:
 
     Attributes:
         schema: the columns of the table, with those that the clauses add.
-        idle: some row of the source changed nothing.
+        idle: True if some row of the source changed nothing.
     """
 
     def __init__(self, matched: list[_Clause], new: list[_Clause], schema: pa.Schema, kept: list[str]) -> None:
@@ -249,21 +251,20 @@ class Clauses:
         *,
         adds: bool = False,
     ) -> Clauses:
-        """Clauses as they were given, checked.
+        """Check and bind clauses.
 
         Args:
-            matched: for rows of the source that match.
-            new: for those that do not.
+            matched: clauses for source rows that match.
+            new: clauses for the other source rows.
             known: the columns of the table; None: it has none, and gets those of the source.
             source: the columns of the source.
-            url: of the table, for messages.
-            config: of the table.
-            required: columns that were declared not null.
-            adds: where ``"all"`` is said, columns that the table lacks and no clause names are added to it.
+            url: the table's URL, for messages.
+            config: the table's properties.
+            required: columns declared not null.
+            adds: with ``"all"``, add columns to the table that it lacks and no clause names.
 
         Raises:
-            InputError: a condition or value that does not fit; or a source that lacks columns, or has more of them, where
-                ``"all"`` is said.
+            InputError: a condition or value does not fit; or, with ``"all"``, the source lacks columns or has other ones.
         """
         from ...conditions import condition_on
 
@@ -306,7 +307,7 @@ class Clauses:
         return cls(*both, schema, kept)
 
     def __call__(self, base: pa.Table | None, incoming: pa.Table) -> Merged:
-        """The rows of a slice, or of none, as the clauses leave them; inserted ones at the end."""
+        """Apply the clauses to the rows of a slice (None: there is no slice); inserted rows come last."""
         base = self.schema.empty_table().append_column(RECORD_KEY, pa.array([], pa.string())) if base is None else base
         match = pc.index_in(_keys(incoming), value_set=_keys(base))
         there = np.asarray(match.is_valid())
@@ -332,7 +333,7 @@ class Clauses:
     def _meet(
         self, base: pa.Table, places: npt.NDArray[np.int64], source: pa.Table
     ) -> tuple[npt.NDArray[np.bool_], list[tuple[npt.NDArray[np.int64], pa.Table]]]:
-        """Of the rows that match: which are gone, and which have become what."""
+        """Return for the matching rows a mark for each deleted one, and the changed ones with their places."""
         gone = np.zeros(base.num_rows, bool)
         changed: list[tuple[npt.NDArray[np.int64], pa.Table]] = []
         if not len(places) or not self._matched:
@@ -364,20 +365,20 @@ class Clauses:
         return {name: source.column(name) for name in self.schema.names if name not in self._kept}
 
     def _struct(self, side: str, rows: pa.Table) -> pa.StructArray:
-        """The columns that clauses read of one side; where there are none, the key stands for the number of rows."""
+        """The columns of one side that clauses read; without any the key column carries the number of rows."""
         names = [name for name in self._read[side] if name in rows.column_names] or [RECORD_KEY]
         arrays = [_whole(plain(rows.column(name))) for name in names]
         return pa.StructArray.from_arrays(arrays, names=names)
 
 
 def _read(side: str, *clauses: _Clause) -> list[str]:
-    """The columns of one side that conditions and values name."""
+    """Return the columns of one side that conditions and values name."""
     parts = (part for each in clauses for part in (each.where, each.values) if part is not None)
     return sorted({path[1] for part in parts for path in part.paths if path[0] == side})
 
 
 def _decided(clauses: list[_Clause], rows: pa.Table) -> Iterable[tuple[_Clause, npt.NDArray[np.int64]]]:
-    """Each clause with the rows that it decides: those for which no earlier one is true."""
+    """Yield each clause with the rows that it decides: its condition is true, and no earlier one is."""
     left = np.arange(rows.num_rows)
     for clause in clauses:
         mine = np.ones(len(left), bool)

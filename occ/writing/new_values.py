@@ -1,4 +1,4 @@
-"""What a change sets: for each column a value, or an expression over the row, in the type of the column."""
+"""The values that a change sets: per column a constant or an expression over the row, in the column's type."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def sql(text: str) -> Sql:
-    """SQL text as the value of a column, in the language of conditions: ``set={"delay": lakelatch.sql("delay + 1")}``.
+    """Mark SQL text as an expression, in the language of conditions: ``set={"delay": lakelatch.sql("delay + 1")}``.
 
-    A text without it is a value: ``set={"note": "delay + 1"}`` stores these nine characters. One that calls a function, or in a
-    merge names ``s.delay``, is refused: ``pyarrow.compute.scalar(text)`` stores it.
+    A plain text is a value: ``set={"note": "delay + 1"}`` stores these nine characters. A plain text that calls a function, or in
+    a merge names ``s.delay``, is refused; ``pyarrow.compute.scalar(text)`` stores it.
     """
     from ...conditions import Sql
 
@@ -35,13 +35,13 @@ def sql(text: str) -> Sql:
 
 @dataclass(frozen=True)
 class Computed:
-    """Values that an engine has computed: a column beside the rows."""
+    """Values that an engine has computed, in a column beside the rows."""
 
     column: str
 
     @property
     def paths(self) -> frozenset[tuple[str, ...]]:
-        """None: the engine has read them."""
+        """The columns read here: none, the engine has read them."""
         return frozenset()
 
     def of(self, rows: pa.Table) -> pa.ChunkedArray:
@@ -53,15 +53,15 @@ class NewValues:
     """Values for columns of a table, checked against its schema; pickles.
 
     Args:
-        given: by name of the column: a value of Python, `sql`, an expression of pyarrow, or `Computed`.
-        schema: of the table.
+        given: by column: a Python value, `sql`, an expression of pyarrow, or `Computed`.
+        schema: the table's columns.
         over: the columns that expressions may name.
-        required: columns that were declared not null.
-        url: of the table, for messages.
-        config: record key and partition stay what they are.
+        required: columns declared not null.
+        url: the table's URL, for messages.
+        config: the table's properties; record key and partition cannot be set.
 
     Raises:
-        InputError: no such column, one that tells rows apart, or a value that its column cannot hold.
+        InputError: no such column, a key or partition column, or a value that its column cannot hold.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class NewValues:
         self._config, self._required = config, frozenset(required)
         self._values: dict[str, tuple[pa.DataType, pa.Array | Value | Computed]] = {}
         scope: list[tuple[str, ...]] = [(name,) for name in schema.names]
-        if over is not schema:  # of a merge, whose clauses for new rows know no ``t``
+        if over is not schema:  # a merge; its clauses for new rows have no ``t`` to name
             sides = {"s": over.field("s").type, "t": pa.struct(list(schema))}
             scope = [(side, each.name) for side, fields in sides.items() for each in fields]
         fixed = {*config.record_key_fields, *config.partition_fields}
@@ -136,11 +136,11 @@ class NewValues:
 
     @property
     def names(self) -> list[str]:
-        """The columns that are set."""
+        """The columns to set."""
         return list(self._values)
 
     def of(self, rows: pa.Table) -> dict[str, pa.ChunkedArray]:
-        """The new values of these rows, in the types of the table. `InputError` where one cannot be held."""
+        """Return the new values for these rows, in the table's types. Raises `InputError` if one does not fit."""
         found, every = {}, pa.array(np.zeros(rows.num_rows, np.int64))
         for name, (kind, value) in self._values.items():
             if isinstance(value, pa.Array):
@@ -158,7 +158,7 @@ class NewValues:
 
 
 def with_values(rows: pa.Table, values: Mapping[str, pa.ChunkedArray]) -> pa.Table:
-    """Rows with these values, marked as changed by this transaction."""
+    """Set these values in all rows, and mark the rows as changed by this transaction."""
     for name, column in values.items():
         place = rows.schema.get_field_index(name)
         rows = rows.append_column(name, column) if place < 0 else rows.set_column(place, name, column)

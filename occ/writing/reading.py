@@ -1,4 +1,4 @@
-"""Rows of a transaction's own state as a scan, and what that declares as read."""
+"""Reads inside a transaction: scans of its own state, declared for conflict checks."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def declared(
     """Declare a read of these partitions (None: all), and return the slices that may hold its rows, in their order.
 
     Args:
-        terms: comparisons that hold for each row that is read.
+        terms: comparisons that are true for each row of the read.
     """
     schema = workspace.written_schema
-    # Of meta columns there are no statistics.
+    # Meta columns have no statistics.
     terms = [each for each in terms if schema is not None and each[0] in schema.names]
     slices: dict[Any, FileSlice] = {}
     for named in [None] if partitions is None else listed(partitions):
@@ -57,9 +57,9 @@ def declared(
 
 
 def _declared(workspace: Workspace, named: Partition | None, terms: Terms, *, looks: bool) -> Iterator[FileSlice]:
-    """The slices that are read in what a caller has named (None: everywhere), all of it declared.
+    """Declare the read of a named part of the table (None: all), and yield its slices.
 
-    ``looks``: by statistics as well, which are looked up only where they count; the scan prunes by itself.
+    ``looks``: declare the comparisons too, so that statistics narrow the read; the scan prunes by itself in any case.
     """
     where = terms if looks else ()
     config, schema = workspace.session.config, workspace.written_schema
@@ -75,7 +75,7 @@ def _declared(workspace: Workspace, named: Partition | None, terms: Terms, *, lo
             path = partition_path([values[field] for field in config.partition_fields], config)
             yield from workspace.mark_scanned(path, where=where)
         else:
-            # Null and an empty text have one partition, and a comparison would be of one of them.
+            # Null and an empty text share a partition, and a comparison would match only one of them.
             more = [(name, "=", value) for name, value in values.items() if value not in (None, "")] if looks else []
             matching = partitions_with(named, config, schema, workspace.current)
             yield from (
@@ -85,7 +85,7 @@ def _declared(workspace: Workspace, named: Partition | None, terms: Terms, *, lo
 
 @contextmanager
 def _undisturbed(attempt: Attempt) -> Iterator[None]:
-    """Around what reads: refused when the transaction is over, lost when a restore takes away what is read."""
+    """Guard reads: refuse them after the transaction's end, and report a conflict if a restore has deleted the files."""
     attempt.require_open()
     try:
         yield

@@ -1,4 +1,4 @@
-"""Rows into new files: beside those that are there (insert), or in the place of them (overwrite)."""
+"""Writing rows into new files: beside the stored ones (insert), or replacing them (overwrite)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def insert(session: Session, given: Any, missing: str, new_columns: str, zone: s
     incoming = Incoming(given, session.url, session.config, missing=missing, new_columns=new_columns, zone=zone)
 
     def stage(txn: Writer) -> None:
-        if txn.session.settings.bucket_count is not None:  # a key has one place there, so it is looked up
+        if txn.session.settings.bucket_count is not None:  # a key has one bucket, so an insert must look it up
             stage_upsert(txn, incoming, "insert")
             return
         txn.workspace.refuse_merge("insert")

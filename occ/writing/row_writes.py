@@ -1,7 +1,7 @@
-"""Rows into and out of a table in plain Python, by key or by condition; each stages its files and its own rebase.
+"""Upserts and deletes in plain Python, by key or by condition; each stages its files and its own rebase.
 
-Memory: the rows handed in, or of those of a reader the keys of a partition or bucket; and for each thread a row group of a base
-file; by condition all of it. Larger work belongs to Spark, which runs the same code in its tasks.
+Memory: the rows passed in, or for a reader's rows the keys of a partition or bucket; and for each thread a row group of a
+base file, by condition the whole file. Larger work belongs to Spark, which runs the same code in its tasks.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from ..rebase import Lost
     from ..session import Partition, Session
 
-_SOME_ROWS = 1 << 20  # of a batch that are looked at at a time
-Change = Callable[[pa.Table], pa.Table]  # of a slice's rows; the same table where nothing changes
+_SOME_ROWS = 1 << 20  # rows of a batch that are processed at a time
+Change = Callable[[pa.Table], pa.Table]  # maps a slice's rows; returns the same table if nothing changes
 
 
 def upsert(session: Session, given: Any, missing: str, new_columns: str, zone: str | None) -> Write:
@@ -64,14 +64,14 @@ def delete(session: Session, given: Any) -> Write:
     incoming = Incoming(_keyed(given, session), session.url, session.config)
 
     def keys(schema: pa.Schema | None) -> None:
-        if schema is not None:  # else there is no row to delete, and nothing says of what types its keys would be
+        if schema is not None:  # an empty table has no row to delete and no types for keys
             incoming.keys(schema)
 
     return Write("delete", lambda txn: _stage_delete(txn, incoming), Received(session, incoming, keys))
 
 
 def _keyed(given: Any, session: Session) -> Any:
-    """Rows of keys; those of one column may come as a list or array of its values."""
+    """Return keys as rows; keys of one column may come as a list or array of values."""
     values, fields = values_of(given), session.config.record_key_fields
     if values is None or any(isinstance(each, Mapping | pa.RecordBatch) for each in values):
         return given
@@ -137,11 +137,11 @@ def _apply(txn: Writer, incoming: Incoming, planned: Callable[[], tuple[Plan, pa
 
 
 class _RowsAgain:
-    """What a transaction's upserts and deletes by key have done, for its rebase.
+    """The rebase of a transaction's upserts and deletes by key.
 
     Attributes:
-        deletes: some rows were deleted. Beside upserts, which may have to come after what others have landed, keys that it
-            did not find are not deleted where others have inserted them: it looks at none of these again.
+        deletes: True if some rows were deleted. A transaction with deletes and upserts does not look keys up again: keys
+            that it did not find stay, if others have inserted them, since the upserts may have to come after those.
     """
 
     by_condition: ClassVar = False
@@ -152,12 +152,12 @@ class _RowsAgain:
         self.deletes = False
 
     def forget(self) -> None:
-        """Nothing is merged again any more."""
+        """Drop the rows: no rebase follows."""
         self.kept.clear()
         self.batches.clear()
 
     def __call__(self, lost: Lost) -> list[WriteStat]:
-        # Keys to delete that somebody has written since are not looked for: to delete first is an order too.
+        # Keys to delete that others have inserted since are not looked up: "delete first, then insert" is a valid order.
         for each in lost.appeared:
             for rows in self.batches:
                 refuse_known(lost, each, _keys_in(rows, each.partition, lost.spec.config))
@@ -252,7 +252,7 @@ def _stage_by_condition(
 
 
 def _path(txn: Writer, named: Partition | None) -> str | None:
-    """The path of a partition that is named by the values of all partition columns, or by its path."""
+    """Return the path of a partition, named by the values of all partition columns or by its path."""
     if named is None:
         return None
     if not isinstance(named, str | Mapping):
@@ -261,7 +261,7 @@ def _path(txn: Writer, named: Partition | None) -> str | None:
 
 
 class _ConditionsAgain:
-    """What a transaction changes by condition, for its rebase: all that landed there is looked at again."""
+    """The rebase of a transaction's changes by condition: apply them again to all that was committed there."""
 
     by_condition: ClassVar = True
 
@@ -269,7 +269,7 @@ class _ConditionsAgain:
         self.changes: list[tuple[str | None, Change]] = []
 
     def __call__(self, lost: Lost) -> list[WriteStat]:
-        for mine in lost.appended:  # whose delete blocks stand, though a row may not meet the condition any more
+        for mine in lost.appended:  # our delete blocks are written, though a row may no longer meet the condition
             refuse_same_rows(lost, mine, read=True)
         with Files(lost.spec, 0, round=lost.round) as files:
             changed = (current for unit in lost.units for current in unit.current)
@@ -291,7 +291,7 @@ def _change(files: Files, each: FileSlice, changes: Iterable[Change], lost: Lost
 
 @dataclass(frozen=True)
 class _Removal:
-    """The rows for which a condition is true are gone; all, without one."""
+    """A `Change` that deletes the rows for which a condition is true (None: all)."""
 
     where: Condition | None
 
@@ -302,7 +302,7 @@ class _Removal:
 
 @dataclass(frozen=True)
 class _Setting:
-    """The rows for which a condition is true (all, without one) have new values."""
+    """A `Change` that sets values in the rows for which a condition is true (None: all)."""
 
     where: Condition | None
     values: NewValues
@@ -315,7 +315,7 @@ class _Setting:
 def replaced(
     rows: pa.Table, places: npt.NDArray[np.int64], values: Callable[[pa.Table], Mapping[str, pa.ChunkedArray]]
 ) -> pa.Table:
-    """The rows with new values at some places; these are marked as changed."""
+    """Return the rows with new values at some places, which are marked as changed."""
     if not len(places):
         return rows
     old = rows.take(pa.array(places))

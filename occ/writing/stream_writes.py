@@ -1,6 +1,6 @@
-"""Events of a stream: checked and put into log files. Nothing is read, so nothing that lands meanwhile is in the way.
+"""Events of a stream: check them and write them into log files. Nothing is read, so no other commit conflicts.
 
-Memory: the rows handed in, and their file groups' log files.
+Memory: the rows passed in, and their file groups' log files.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def delete(session: Session, name: str, given: Any, zone: str | None) -> Write:
 @suggesting
 @dataclass(frozen=True)
 class TransactionStream:
-    """Writes the events of one stream in a transaction; those of several streams land together."""
+    """Writes the events of one stream in a transaction; events of several streams commit together."""
 
     txn: Writer
     name: str
@@ -62,7 +62,7 @@ class TransactionStream:
 
 
 def stage(txn: Writer, name: str, incoming: Incoming, *, deletes: bool) -> list[WriteStat]:
-    """Put events into log files of the transaction, and tell which."""
+    """Write events into log files of the transaction, and return the files' statistics."""
     plan, config, workspace = plan_of(txn, name, deletes=deletes), txn.session.config, txn.workspace
     rows = checked(plan, incoming.source(plan.spec.schema), txn.session.url)
     if not rows.num_rows or plan.idle:
@@ -77,7 +77,7 @@ def stage(txn: Writer, name: str, incoming: Incoming, *, deletes: bool) -> list[
 
 
 def plan_of(txn: Writer, name: str, *, deletes: bool) -> StreamPlan:
-    """The next write of the transaction is one of events of this stream; it knows no slices yet."""
+    """Begin a write of events of this stream in the transaction, and return its plan, without slices yet."""
     session, workspace = txn.session, txn.workspace
     workspace.refuse_merge("stream")
     workspace.write_events()
@@ -94,16 +94,15 @@ def plan_of(txn: Writer, name: str, *, deletes: bool) -> StreamPlan:
     workspace.next_write()
     kind = UPSERT if not deletes else CLEARED if stream.on_delete == CLEAR else DELETED
     spec = workspace.file_spec(schema)
-    # Log files hold nulls in what is not of the stream, and those of deletes in all columns; `checked` looks at the rest.
+    # Log files have nulls in columns outside the stream, and deletes in all columns: only `checked` enforces not null.
     return StreamPlan(replace(spec, required=()), stream, kind, required=spec.required)
 
 
 def checked(plan: StreamPlan, rows: pa.Table, url: str) -> pa.Table:
-    """The columns that an event has.
+    """Return the rows with an event's columns only.
 
     Raises:
-        InputError: one is missing, there are others, or an event has no ordering value, or is null in a column that was declared
-            not null.
+        InputError: a column is missing or foreign, an event has no ordering value, or is null in a column declared not null.
     """
     stream, config, deletes = plan.stream, plan.spec.config, plan.kind != UPSERT
     if not (rows.num_rows or rows.num_columns):

@@ -1,4 +1,4 @@
-"""A write of rows with its input read and checked, before it runs in a transaction."""
+"""A write of rows and its input, which is read and checked before a transaction begins."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Writer(Watchful, Protocol):
-    """A transaction that writes rows; its workspace is another one after it has begun anew."""
+    """A transaction that writes rows; it gets another workspace when it restarts."""
 
     @property
     def workspace(self) -> Workspace: ...
@@ -25,9 +25,9 @@ class Writer(Watchful, Protocol):
 
 @dataclass(frozen=True)
 class Write:
-    """One write, of a transaction begun as ``operation``.
+    """One write, for a transaction begun as ``operation``.
 
-    ``staged`` does it. ``incoming`` are the rows that it was made of, if it was made of rows.
+    ``staged`` executes it. ``incoming`` are its rows, if it has any.
     """
 
     operation: str
@@ -35,20 +35,20 @@ class Write:
     incoming: Received | None = None
 
     def stage(self, txn: Writer) -> None:
-        """Do it in this transaction, and again in each further attempt. `RolledBackError` when others have ended that."""
+        """Execute the write in this transaction, once per attempt. Raises `RolledBackError` if others have ended that."""
         with txn.workspace.explaining():
             self.staged(txn)
 
 
 @dataclass(frozen=True)
 class Received:
-    """Rows that were handed in, for as long as their write takes; a context manager.
+    """The rows of a write, as a context manager around all of its attempts.
 
-    Rows of a reader are read at its beginning, before any attempt begins: however long they take, no transaction waits for
-    them. They, and their temporary file, are let go at its end.
+    Entering reads a reader's rows, before any attempt begins: however long that takes, no transaction waits for them. Leaving
+    frees them and their temporary file.
 
     Args:
-        fit: a method of ``rows``, which brings them to the columns that the table has now.
+        fit: a method of ``rows`` that fits them to the table's present columns.
     """
 
     session: Session
