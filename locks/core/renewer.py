@@ -1,4 +1,4 @@
-"""Renews all leases of a process from one timer, which runs only while there are leases.
+"""Renew all leases of a process from one timer, which runs only while there are leases.
 
 The timer only reads clocks, so a loss is noticed on time whatever a backend does. Each place (host
 or folder of the locks) has one worker for requests and one for callbacks; a worker is a thread that
@@ -22,10 +22,10 @@ from .lease import NO_ANSWER, RELEASED, Grant, HeldLease, LeaseState, renew
 
 _log = logging.getLogger("lakelatch.locks")
 
-_TICK_S_MAX = 0.5  # a loss is told within a second of the deadline, however long the lease
+_TICK_S_MAX = 0.5  # a loss is reported within a second of the deadline, however long the lease
 _TICKS_PER_LEASE = 12
 _IDLE_TICKS = 2
-_SLOW_DOWN_TICKS = 100  # how often it asks whether it needs to be this fast
+_SLOW_DOWN_TICKS = 100  # how often it checks whether a slower tick would do
 _BATCH_MAX = 256  # leases in one request; the release of one of them waits for the answer
 
 _shared: weakref.WeakValueDictionary[tuple[object, ...], Renewer] = weakref.WeakValueDictionary()

@@ -159,7 +159,7 @@ class FileBackend:
         return gen.claim(folder, token, value, self._env.uuid())
 
     def _lift(self, folder: str, token: int, claim: str, ask: LockRequest, place: FilePlace) -> Grant | None:
-        """From ``token``, which we hold, to the number above ``ask.above``.
+        """Move from ``token``, which we hold, to the number above ``ask.above``.
 
         Another contender may consider us dead just now and take ``token + 1``. Then it lists and sees
         our lifted number, or we list and see its number. Each withdraws when it sees the other, so
@@ -173,8 +173,8 @@ class FileBackend:
         if second is None:
             return None
         if newest.token != lifted or between:
-            # Not marked as released: it is the newest, and free for all would not be true while somebody believes to
-            # hold the number in between. It ends like the grant of a silent holder.
+            # Not marked as released: it is the newest, and would look free while another contender may believe that it
+            # holds the number in between. It ends like the grant of a silent holder.
             os.unlink(second)
             return None
         return self._grant(folder, lifted, second, ask, place)

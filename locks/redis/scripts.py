@@ -7,15 +7,15 @@ Keys of a lock, all with the same hash tag, so that they share a slot of a clust
     L:queue        list of waiters in the order they came; the dead among them go when their turn comes
     L:w:OWNER      ticket of a waiter: lease, least token, JSON; expires soon unless the waiter comes again
     L:go:OWNER     list of one element, the token: where a waiter blocks (BLPOP) until the lock is handed to it
-    L:freed        who gave it back last, for a minute: answers a release whose reply was lost
+    L:freed        the last owner that released it, for a minute: answers a release whose reply was lost
     L:breaks       list of the last breaks, as JSON
 
 Hand-over: the script that ends a grant gives the lock to the first waiter with a live ticket, for
 the lease that it asked for, so no other contender can come between. A grantee that died has not
-taken its element from ``L:go:OWNER``: the next waiter that looks sees it lying there, and takes the
+taken its element from ``L:go:OWNER``: the next waiter finds the element there, and takes the
 grant back, which is safe because no process knew of it.
 
-Only L is declared to a script; the rest follows from it and lies in the same slot. Owners are unique for each request,
+Only L is declared to a script; the rest follows from it and is in the same slot. Owners are unique for each request,
 which makes every script safe to send again after a lost reply.
 """
 
@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """Lua, and the name that the server knows it by."""
+    """A Lua script, and the name by which the server knows it."""
 
     text: str
     sha: str = field(init=False)
