@@ -45,7 +45,7 @@ def ask_revoke(locks: LockProvider, key: str, *, wait_s: float, reason: str = ""
             now = locks.inspect(key)
             if now is None or now.token != holder.token:
                 return True
-            if wish is None:  # else somebody asks already
+            if wish is None:  # else another process asks already
                 wish = locks.try_acquire(_wish_key(key), reason=_words(holder.token, reason))
                 if wish is None:
                     _check_apart(locks, key, holder.token)

@@ -19,7 +19,7 @@ runs from before its beat; B's stop-watch starts after it has read the beat; so 
 
 ``token_above=`` lifts a counter that has gone back (folder restored from a backup, power cut: nothing here is flushed to
 disk, because the commit log stores the token too). The next number is taken as usual, so that there is one winner;
-the winner then creates the lifted number and makes sure that nobody stands between the two.
+the winner then creates the lifted number and makes sure that there is no generation between the two.
 
 Waiters of one host sleep in a kernel queue (kernel_queue.py); a release or a death wakes the next in well under a
 millisecond. Only its head polls what other hosts hold.
@@ -72,7 +72,7 @@ def open_file_locks(url: str, *, env: Environment) -> LeasedLocks:
 class FileBackend:
     """Generations of files, with a kernel queue in front."""
 
-    fair = False  # threads of a process in order, processes nearly so; hosts find out by looking
+    fair = False  # threads of a process in order, processes nearly so; hosts find out by polling
     durable_tokens = True
     lifts_tokens = True
     requests = 0  # there is no server

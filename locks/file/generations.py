@@ -2,8 +2,8 @@
 
 00000000000000000007            generation 7: who was granted the key with token 7; never changed
 00000000000000000007.beat       rewritten by the holder at each renewal; only "changed" counts
-00000000000000000007.released   the holder has given it back
-00000000000000000007.broken     somebody ended it: who and why; kept for ever
+00000000000000000007.released   the holder has released it
+00000000000000000007.broken     it was ended by `break_lease`: who and why; kept for ever
 00000000000000000007.claim-...  the file that generation 7 was linked from; becomes .released
 queue                           see kernel_queue.py
 room                            until when we leave the lock to a JVM; see hudi_lock_file.py

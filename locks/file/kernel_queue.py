@@ -4,8 +4,8 @@ It gives order and speed, never safety: the head of the queue still has to win a
 (backend.py). A paused process that keeps its place delays others but cannot block them. On a file
 system without locks, waiters poll instead.
 
-A place is a lock on one byte of the file, at the number of nanoseconds since 1970: the *ticket*. The head is who has
-no locked byte before its own. Everybody else sleeps until the nearest byte before it is free, then looks again:
+A place is a lock on one byte of the file, at the number of nanoseconds since 1970: the *ticket*. The head has
+no locked byte before its own. Every other place sleeps until the nearest byte before it is free, then checks again:
 
     bytes    ...100   ...250   ...371
     held by  A        B        C           A is the head; B sleeps for 100, C sleeps for 250
@@ -223,7 +223,7 @@ class _Tickets:
             except OSError as e:
                 if e.errno not in _BUSY:
                     raise
-                continue  # somebody has this very number
+                continue  # another place has this very number
             if tries < _STAND_TRIES and _find(self._fd, ticket + 1, _END) is not None:
                 # We were slow between the clock and the lock: a later ticket may be at the head already.
                 self.leave()

@@ -110,7 +110,7 @@ class Contender:
             event.set()  # also when the connection is lost, and with it the watch
 
         try:
-            # A watch for children of a node that has none tells of its end only, not of changed data.
+            # A watch for children of a node that has none fires only at its end, not for changed data.
             watch = partial(KazooClient.get_children_async, path=f"{self._folder}/{ahead}", watch=left)
             self.session.ask(watch)
         except NoNodeError:
