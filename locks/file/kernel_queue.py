@@ -239,7 +239,7 @@ class _OneLock:
         self._fd = fd
 
     def stand(self) -> None:
-        """Return a number without taking a place: the thread has one only while it sleeps."""
+        """Do nothing: only the sleeping thread holds a place."""
 
     def at_head(self) -> bool:
         try:

@@ -138,7 +138,7 @@ class LocalStore:
         full = self._full(path)
         self._refuse_links(path)
         try:
-            # A marker that is an object of its own is never replaced, so it needs no temporary name.
+            # A marker that is an object of its own is never replaced, so its deletion needs no lock.
             direct = path.startswith(_MARKERS) and ".marker." in path
             with nullcontext() if direct else alone(full, required=False):
                 os.unlink(full)
