@@ -21,7 +21,7 @@ _WIDTH_MIN = 40
 
 
 def width() -> int:
-    """Columns to use: the terminal's; in a pipe nothing is cut or wrapped, since programs read it."""
+    """Return the columns to use: the terminal's; in a pipe nothing is cut or wrapped, since programs read it."""
     if sys.stdout.isatty():
         return max(shutil.get_terminal_size().columns, _WIDTH_MIN)
     return _PIPE_WIDTH
@@ -40,7 +40,7 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
 def print_table(
     headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = (), fold: Sequence[str] = ()
 ) -> None:
-    """Rows under headers.
+    """Print rows under headers.
 
     Args:
         headers: one for each column.
@@ -81,7 +81,7 @@ def print_pairs(pairs: Sequence[tuple[str, str]]) -> None:
 
 
 def wrapped(text: str, *, indent: int = 0) -> str:
-    """The text at the width of the terminal."""
+    """Return the text wrapped to the width of the terminal."""
     import textwrap
 
     pad = " " * indent
@@ -96,7 +96,7 @@ def wrapped(text: str, *, indent: int = 0) -> str:
 
 
 def bytes_text(size: int) -> str:
-    """9.6 kB, 1.2 GB."""
+    """Return a size as 9.6 kB or 1.2 GB."""
     value = float(size)
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if value < 1000 or unit == "TB":
@@ -106,7 +106,7 @@ def bytes_text(size: int) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """35 ms, 4.2 s, 3 min, 2.5 h, 4 days."""
+    """Return a duration as 35 ms, 4.2 s, 3 min, 2.5 h or 4 days."""
     if seconds < 1:
         return f"{max(seconds, 0) * 1000:.0f} ms"
     if seconds < 90:
@@ -117,12 +117,12 @@ def duration_text(seconds: float) -> str:
 
 
 def count_text(number: int, noun: str) -> str:
-    """1 file, 3 files, 2 data files."""
+    """Return a number with its noun: 1 file, 3 files, 2 data files."""
     return f"{number:,} {noun}" if number == 1 or noun.endswith("s") else f"{number:,} {noun}s"
 
 
 class Bar:
-    """One line on stderr that tells how far a call has come, as its ``progress``; nothing where stderr is no terminal."""
+    """One line on stderr that shows a call's progress, as its ``progress``; nothing where stderr is no terminal."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -153,7 +153,7 @@ class Bar:
 
 
 class Waiting:
-    """One line on stderr that is replaced while something goes on; nothing where stderr is no terminal."""
+    """One line on stderr that is replaced while a call runs; nothing where stderr is no terminal."""
 
     def __init__(self, first: str) -> None:
         from rich.console import Console

@@ -22,7 +22,7 @@ _SHOWN = 5
 
 
 def why(url: str, instant: str, *, json: bool) -> None:
-    """Print what became of a transaction, and why."""
+    """Print the outcome of a transaction, and its reason."""
     import lakelatch
 
     with lakelatch.open(url) as table:
