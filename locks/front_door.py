@@ -153,9 +153,7 @@ class Lock(Generic[_L]):
             self._provider = None
 
     def ask_revoke(self, *, wait_s: float = WAIT_S, reason: str = "") -> bool:
-        """Ask the holder of the lock to release it; see `lakelatch.locks.ask_revoke`. Several keys are asked for in
-        turn.
-        """
+        """Ask the holder to release the lock, several keys in turn; see `lakelatch.locks.ask_revoke`."""
         locks = self._open()
         until = self._env.monotonic() + wait_s
         answers = [
@@ -213,9 +211,7 @@ class Lock(Generic[_L]):
         await left
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
-        """Take the lock for each call. A function with a parameter ``lease`` gets the lease, unless the caller passes
-        one.
-        """
+        """Take the lock for each call. A parameter ``lease`` of the function gets the lease, unless the caller passes one."""
         wants = "lease" in inspect.signature(function).parameters
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise InputError(
@@ -253,6 +249,7 @@ class Lock(Generic[_L]):
         place = getattr(locks, "place", locks.url.partition("?")[0])  # which providers of others need not tell
         until = self._env.monotonic() + self._wait_s
         leases: dict[str, Lease] = {}
+        # Before any key is taken, so that a refusal leaves nothing to release.
         for name in names:
             _refuse_second(me, place, name)
         # Every caller takes keys in this order, so waiters cannot form a cycle.
@@ -271,6 +268,7 @@ class Lock(Generic[_L]):
             for lease in leases.values():
                 lease.ensure_held()  # the first may have been lost while another was waited for
             for lease in leases.values():
+                # Only now that all are held: the caller's code must not hear of a lease that it never got.
                 if on_lost is not None:
                     lease.on_lost(cast("Callable[[str], None]", on_lost))
                 if on_revoke is not None:

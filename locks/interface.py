@@ -127,7 +127,7 @@ class Capabilities(Protocol):
 
 
 class LockProvider(Capabilities, Protocol):
-    """Grants leases on keys. Opened by URL (`open_provider`).
+    """A source of leases on keys, opened by URL (`open_provider`).
 
     It connects at first use, so it can be pickled and survives a fork.
     """

@@ -21,7 +21,7 @@ from ..plain_text import has_odd_port, visible
 from ..storage import may_hold_secret
 
 LEASE_S = 30.0
-LEASE_S_MIN = 0.05  # below this a busy machine loses leases that nobody took
+LEASE_S_MIN = 0.05  # below this a busy machine loses leases that no other process took
 LEASE_S_MAX = 24 * 3600.0
 _WITHOUT_USER = ("file", "memory", "zk", "dynamodb", "s3", "gs")
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -107,9 +107,7 @@ def is_path(url: str) -> bool:
 
 
 def check_path(path: str) -> None:
-    """Raise `ConfigError` for a folder whose name may hold a password or is not UTF-8. The error does not show the
-    name.
-    """
+    """Raise `ConfigError` for a folder whose name may hold a password or is not UTF-8. The error hides the name."""
     try:
         path.encode()
     except UnicodeEncodeError:

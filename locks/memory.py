@@ -67,7 +67,7 @@ _spaces: dict[tuple[object, str], _Space] = {}
 
 
 class MemoryBackend:
-    """Keeps locks in a dictionary of this process."""
+    """The locks of this process, in a dictionary."""
 
     fair = True
     durable_tokens = False

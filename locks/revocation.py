@@ -60,9 +60,7 @@ def ask_revoke(locks: LockProvider, key: str, *, wait_s: float, reason: str = ""
 
 
 class Listening:
-    """A listener that calls ``call`` once, on its own thread, when a process asks for ``lease``; it ends with the
-    block.
-    """
+    """A listener for the block's duration: calls ``call`` once, on its own thread, when a process asks for ``lease``."""
 
     def __init__(self, locks: LockProvider, lease: Lease, call: Callable[[Holder], None], env: Environment) -> None:
         self._locks = locks

@@ -73,8 +73,9 @@ def spare_the_collector() -> None:
 
 @contextmanager
 def workers_refusals() -> Iterator[None]:
-    """Raise a worker's own error in place of Spark's report: `ConfigError` where it could not run a task, `InputError` as in
-    `refused_rows`.
+    """Raise a worker's own error in place of Spark's report.
+
+    It is a `ConfigError` where the worker could not run a task, an `InputError` for rows as in `refused_rows`.
     """
     try:
         yield

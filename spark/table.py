@@ -127,8 +127,9 @@ class SparkTable(Writing):
         return self.table.execute(instant, runner=self._services(progress))
 
     def run_services(self, *, progress: Told | None = None, **options: Any) -> Round:
-        """Run the services that are due, once, by tasks of Spark; options of `Table.run_services`, ``progress`` as in
-        `cluster`.
+        """Run the services that are due, once, by tasks of Spark.
+
+        Options are those of `Table.run_services`; ``progress`` as in `cluster`.
         """
         return self.table.run_services(runner=self._services(progress), progress=progress, **options)
 

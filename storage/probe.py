@@ -166,9 +166,7 @@ def _helpers_answer() -> Iterator[None]:
 
 
 def _judge(store: Store, act: str, path: str, size: int, answers: list[Put]) -> bool:
-    """Refuse unless at most one writer won (exactly one if all got answers) and its bytes are whole. Return whether it
-    exists.
-    """
+    """Refuse unless at most one writer won (one if all got answers), with all its bytes. Return whether the object exists."""
     winners = [number for number, answer in enumerate(answers) if answer.done]
     unsure = [number for number, answer in enumerate(answers) if answer.outcome is Outcome.UNKNOWN]
     what = f"{len(answers)} writers tried to {act} one object of {size} bytes at once"

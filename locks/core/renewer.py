@@ -57,7 +57,7 @@ def every_renewer() -> list[Renewer]:
 
 
 class Renewer:
-    """Renews each lease after a third of it. Retries a failure with backoff until the deadline."""
+    """The process's renewer: renews each lease after a third of it, and retries a failure with backoff until the deadline."""
 
     def __init__(self, env: Environment) -> None:
         self._env = env
@@ -108,6 +108,7 @@ class Renewer:
     def lost(self, hold: LeaseState, reason: str) -> None:
         """Record a loss and schedule its callbacks. Thread-safe; never waits for a backend."""
         if hold.end(reason) != RELEASED and self._forget(hold):
+            # On two workers: a slow callback must not delay the release, nor a hanging backend the callbacks.
             self._worker(hold.place, "lost").put(hold.tell)
             self._worker(hold.place, "renew").put(hold.release)
 
@@ -170,7 +171,7 @@ def _renew_one(grants: list[Grant]) -> list[bool | Exception]:
 
 
 class _Worker:
-    """Runs calls one after another, on a thread that ends when the queue is empty."""
+    """A queue of calls, run one after another on a thread that ends when the queue is empty."""
 
     def __init__(self, env: Environment, name: str) -> None:
         self._env = env

@@ -98,9 +98,11 @@ class FrontQueue:
                 if not self._give_up(key, mine):
                     self.leave(key)
                 raise
+        # The key may be handed over between the time-out and `_give_up`, which then returns 0: the turn is ours.
         if not mine.turn.is_set() and (ahead := self._give_up(key, mine)):
             return ahead
         try:
+            # The caller may give up just as its turn comes; the key then goes straight to the next.
             if given_up is not None and given_up():
                 self.leave(key)
                 return 0

@@ -50,7 +50,7 @@ from .table import Answer, Table
 _TABLE = "lakelatch_locks"  # of locks on a user's client
 BLOCK = 1000  # tokens reserved at once: what a JVM writer's visit costs in numbers, and one request in so many grants
 QUEUE_MAX = 100
-LOOKS_ALONE = 4  # where nobody queues, a lock this often found busy is worth the request that joining takes
+LOOKS_ALONE = 4  # with an empty queue, a lock found busy this often is worth the request that joining takes
 _DRIFT = 1.001  # two machines' clocks do not run equally fast
 
 _TAKE = "SET ownerName = :owner, recordVersionNumber = :version, leaseDuration = :lease, lakelatchHolder = :holder"
@@ -225,9 +225,7 @@ class DynamoBackend:
         self._table.close()
 
     def _ends_at(self, item: str, seen: Seen) -> float:
-        """Return our clock's time at which the lock is free if nothing changes: now, or a lease after we first saw this
-        version.
-        """
+        """Return when, by our clock, an unchanged lock is free: now, or a lease after we first saw this version."""
         now = self._env.monotonic()
         if seen.released:
             self._watched.pop(item, None)

@@ -37,7 +37,7 @@ _KEY_BYTES_MAX = 1900  # DynamoDB takes 2,048, and the second item's name is lon
 CREATED = "attribute_exists(recordVersionNumber)"
 NOT_RELEASED = "attribute_not_exists(isReleased)"
 OVERTAKEN_MAX = 2  # how often processes that had the lock may take it before its first waiter
-OVERTAKEN_MAX_ALONE = 8  # the same while nobody else waits
+OVERTAKEN_MAX_ALONE = 8  # the same while no other process waits
 MINE = f"ownerName = :owner AND {NOT_RELEASED}"
 
 
@@ -85,9 +85,7 @@ class Seen:
 
     @property
     def token(self) -> int:
-        """The grant's token. For a writer that gives none, a negative number made of its name, so that `break_lease`
-        can name it.
-        """
+        """The grant's token. A writer that gives none gets a negative number made of its name, so `break_lease` can name it."""
         if self.ours and self.fence is not None:
             return self.fence
         return -int.from_bytes(hashlib.sha256(self.owner.encode()).digest()[:4])

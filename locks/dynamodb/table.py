@@ -54,9 +54,7 @@ _Item = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to one update: ``done`` or not, the item as it is now, and whether an earlier try got no answer
-    (``doubt``).
-    """
+    """The answer to one update: ``done`` or not, the item as it is now, and ``doubt`` if an earlier try got no answer."""
 
     done: bool
     item: _Item | None

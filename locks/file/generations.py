@@ -102,7 +102,7 @@ def read_beat(folder: str, token: int) -> bytes:
 
 
 class Observer:
-    """Tracks how long each holder has been silent, by this process's clock.
+    """The time that each holder has been silent, by this process's clock.
 
     It lives as long as its provider, so that one `try_acquire` now and one after the lease find an expired holder.
     """

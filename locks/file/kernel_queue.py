@@ -61,7 +61,7 @@ class KernelPlace:
 
     def __init__(self, path: str, env: Environment, *, block: bool) -> None:
         self._env = env
-        self._block = block  # a fake clock cannot interrupt the kernel: under one, nobody sleeps there
+        self._block = block  # False under a fake clock, which cannot interrupt the kernel: no thread sleeps there
         self._lock = threading.Lock()
         self._state = "out"
         self._woken: Event | None = None

@@ -124,7 +124,7 @@ def _packed(command: _Command) -> bytes:
 
 
 class Server:
-    """Finds the server that answers for a key."""
+    """The way to the server that answers for a key."""
 
     def __init__(self, address: Address, env: Environment, like: Any = None) -> None:
         self.address = address

@@ -220,9 +220,7 @@ class ZooKeeperBackend:
             session.close()
 
     def _twice(self, call: Callable[[], _T]) -> _T:
-        """Return the result of ``call``. After an outage the first request may only report that the session has ended:
-        retry once.
-        """
+        """Return the result of ``call``, retried once: after an outage the first request may only report the session's end."""
         try:
             return call()
         except NoAnswerError:

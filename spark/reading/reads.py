@@ -61,9 +61,7 @@ class Reads:
         return self._kept(found.schema, found.slices, found.condition, columns, meta=meta, at=found.completion)
 
     def explain(self, **which: Any) -> Explanation:
-        """Explain a read, for `SparkTable.explain`: ``condition``, ``partitions``, ``as_of``, ``as_of_completion``,
-        ``read_optimized``.
-        """
+        """Explain a read for `SparkTable.explain`, whose arguments these are."""
         found = self._selected(**which)
         whole, others = by_reader(self._spark, self._table, found.slices)
         told = [ScannedFile(_shown(each), True, "by Spark's own scan") for each in whole]

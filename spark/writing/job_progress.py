@@ -1,5 +1,6 @@
-"""The progress of a transaction's Spark jobs, reported while they run: tasks as Spark's status tracker counts them, and the
-output of finished tasks, which an accumulator brings here.
+"""The progress of a transaction's Spark jobs, reported while they run.
+
+Spark's status tracker counts the tasks; an accumulator brings the output of finished ones here.
 """
 
 from __future__ import annotations

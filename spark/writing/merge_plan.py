@@ -47,7 +47,7 @@ class Merge:
     targets: Callable[[Plan], Task] = TargetsTask
 
     def take_turn(self, txn: Transaction) -> None:
-        """See `occ.turns.take_turn`."""
+        """Take the transaction's turn; see `occ.turns.take_turn`."""
 
         def aimed_at(near: Region) -> set[FileGroupId]:
             if (made := self.planned(txn)) is None:

@@ -52,9 +52,7 @@ class SparkStream:
         return self._within(retries).events(self.name, keys, deletes=True)
 
     def sink(self, *, source: str | None = None) -> Callable[[Any, int], WriteResult]:
-        """Return a function for ``foreachBatch`` that commits each micro-batch's events once. ``source`` as in
-        `SparkTable.sink`.
-        """
+        """Return a function for ``foreachBatch`` that commits each micro-batch once. ``source`` as in `SparkTable.sink`."""
         return each_once(self.upsert, source)
 
     def _within(self, options: WriteOptions) -> Jobs:

@@ -333,6 +333,7 @@ class Writes:
                 case _:
                     return self._joined(plan, rows, schema, tasks)
 
+        # A join depends on the files of the snapshot, so another attempt cannot use its shuffle.
         return source.shuffled((way, *(everywhere or ())) if way else None, shuffle)
 
     def _joined(self, plan: Plan, rows: Any, schema: pa.Schema, tasks: int) -> Any:

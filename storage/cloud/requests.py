@@ -293,9 +293,7 @@ def _judge(error: Exception, kind: str, errors: Any) -> Verdict:
 
 
 def _line(error: Exception) -> str:
-    """Return the helpful part of obstore's message, without queries and users of URLs, which may hold signatures or
-    passwords.
-    """
+    """Return the helpful part of obstore's message, without URLs' queries and users, which may hold secrets."""
     text = re.sub(r"//[^\s/@]*@", "//…@", str(error))
     line = re.sub(r"\?[^\s\"')]*", "", text.partition("\n")[0].partition(": <")[0])[:300]
     code = re.search(r"<Code>(\w+)</Code>", text)

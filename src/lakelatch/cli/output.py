@@ -59,10 +59,12 @@ def print_table(
             header, justify="right" if header in right else "left", no_wrap=header not in fold, overflow="fold"
         )
     for row in rows:
+        # As `Text`: brackets in a plain str would be read as rich's markup.
         table.add_row(*(Text(visible(cell)) for cell in row))
     with console.capture() as capture:
         console.print(table)
     for line in capture.get().splitlines():
+        # rich pads each line with blanks to the width of the table.
         typer.echo(line.rstrip())
 
 
@@ -90,6 +92,7 @@ def wrapped(text: str, *, indent: int = 0) -> str:
         width(),
         initial_indent=pad,
         subsequent_indent=pad,
+        # A path, URL or option that is broken in two cannot be copied.
         break_on_hyphens=False,
         break_long_words=False,
     )

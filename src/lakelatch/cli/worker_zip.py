@@ -34,6 +34,7 @@ def worker_zip(file: str, *, json: bool) -> None:
         raise InputError(f"{file} does not end with .zip, by which Spark knows what to unpack; name it so")
     if target.is_dir() or not target.resolve().parent.is_dir():
         raise InputError(f"{file} cannot be written: it is a folder, or its folder is not there")
+    # Sorted, so that the same content gives the same archive.
     known = dict(sorted(_files()))
     # Written aside and renamed, so that Spark never unpacks half an archive.
     written = target.with_name(f".{target.name}.new")

@@ -47,6 +47,7 @@ class Display:
         if not self._console.is_terminal or now - self._last < _EVERY_S:
             return
         self._last = now
+        # Each run counts its seconds and operations from zero.
         if progress.run != self._run:
             self._run, self._before = progress.run, (0.0, 0)
             self._rates.clear()

@@ -73,9 +73,7 @@ def timeline(url: str, *, limit: int, json: bool) -> None:
 
 
 def pruned_to(table: Table) -> str | None:
-    """Return the T up to which the log has no entries any more, because its oldest epochs were removed; None when it is
-    whole.
-    """
+    """Return the T up to which the log has no entries, because its oldest epochs were removed; None when it is whole."""
     from ...occ.entries import Open
 
     first = next(table.session.log.entries(), None) if table.writable else None

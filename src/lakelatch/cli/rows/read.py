@@ -69,6 +69,8 @@ def sql(
             _refuse_more_than_a_query(connection.extract_statements(query))
             for name, url in map(_named, tables):
                 connection.register(name, ScanDataset(stack.enter_context(lakelatch.open(url)).read()))
+            # Inside the block: DuckDB pulls batches from the tables while the result is written, so they must stay
+            # open.
             _give(connection.sql(query).to_arrow_reader(10_000), limit, kind, output)
         except duckdb.Error as e:
             raise InputError(f"DuckDB refuses the query: {str(e).strip().rstrip('.')}") from e

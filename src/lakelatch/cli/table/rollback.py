@@ -29,6 +29,7 @@ def rollback(url: str, instant: str | None, *, force: bool, yes: bool, json: boo
             ended = _all_dead(table)
         else:
             ended = _one(table, instant, force=force, yes=yes)
+        # A plan needs no writer, so it is not among the transactions that are still open.
         still_open = sorted(t for t, begin in table.session.log.catch_up().open.items() if not begin.waits)
     if json:
         print_json({"rolled_back": ended, "still_open": still_open})

@@ -41,6 +41,7 @@ def _parsed(change: str) -> tuple[str, Any]:
         raise InputError(f"{change!r} is no change of a setting; write NAME=VALUE, as isolation=serializable")
     if value in ("", "none", "None", "null"):
         return name.strip(), None
+    # Python's spelling, in which people know these settings, is not JSON.
     if value in ("True", "False"):
         value = value.lower()
     try:
@@ -53,6 +54,7 @@ def _parsed(change: str) -> tuple[str, Any]:
 
 def not_default(now: Settings) -> list[str]:
     """Return the names of the settings whose value is not the default."""
+    # The generation counts changes of the lock; it is not a choice.
     return [each.name for each in fields(now) if getattr(now, each.name) != each.default and each.name != "generation"]
 
 
