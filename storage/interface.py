@@ -1,6 +1,6 @@
 """The interface of a store: atomic operations on objects.
 
-A store gives three guarantees, and `probe.py` refuses one that does not:
+A store gives three guarantees, and `probe.py` refuses a store without them:
 
 1. *Atomic visibility*: an object is seen whole or not at all.
 2. *One winner*: of several `put_if_absent` on a free path, or `replace_if_match` on one tag, exactly one is done.

@@ -178,7 +178,7 @@ def _judge(store: Store, act: str, path: str, size: int, answers: list[Put]) -> 
     possible = winners or unsure
     if found is None or found.body not in {_body(act, number, size) for number in possible}:
         if not winners and (found is None or act == "replace"):
-            return found is not None  # no writer was told that it won, and none did
+            return found is not None  # no writer got an answer that it won, and the object agrees
         seen = "nothing" if found is None else f"{len(found.body)} bytes beginning with {found.body[:8]!r}"
         _unsafe(store, f"{what}; writer {possible} won, but afterwards there was {seen}")
     return True

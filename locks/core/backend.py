@@ -25,7 +25,7 @@ class LockRequest:
     max_hold_s: float | None
     token_above: int
     reason: str
-    waits: bool  # True: the caller will wait, so it must not overtake those who wait already
+    waits: bool  # True: the caller will wait, so it must not overtake earlier waiters
 
 
 class Contender(Protocol):

@@ -1,6 +1,6 @@
 """The files of one key and their meaning. backend.py describes the protocol.
 
-00000000000000000007            generation 7: who was granted the key with token 7; never changed
+00000000000000000007            generation 7: the owner that was granted the key with token 7; never changed
 00000000000000000007.beat       rewritten by the holder at each renewal; only "changed" counts
 00000000000000000007.released   the holder has released it
 00000000000000000007.broken     it was ended by `break_lease`: who and why; kept for ever

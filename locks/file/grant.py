@@ -63,7 +63,7 @@ class FileGrant:
                 gen.write_small(path, beat)
             except FileNotFoundError:
                 return False  # the folder is gone
-            return self._check(touch=True)  # after the beat: any later look sees it
+            return self._check(touch=True)  # after the beat, which any later read sees
 
     def check(self) -> bool:
         return self._check(touch=False)

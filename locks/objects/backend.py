@@ -11,7 +11,7 @@ version that was read (create if absent, If-Match; GCS: the generation), so exac
     or      A's write got no answer: A reads, and the owner in the object says whether it was carried out
 
 Tokens are in the object too, so that the write which grants also counts. They come from a block that was
-reserved before, by compare-and-set, in an object of its own: after a JVM's write, which drops our fields, or when
+reserved before, by compare-and-set, in a separate object: after a JVM's write, which drops our fields, or when
 ``above`` asks for it, a new block begins. So no token is given twice.
 
 ``validUntil`` is wall clock because the JVM's is. Differences to the server's clock are measured and corrected, and

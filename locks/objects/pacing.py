@@ -30,12 +30,14 @@ _FIRST_GUESS_S = 0.02  # of a hand-off
 _WEIGHT = 0.3  # of what was seen last;
 _WEIGHT_LONGER = 0.1  # of a turn longer than before: sleeping too long makes turns longer, which must not feed itself
 _SLEEP = 0.8  # of the time until the own turn, by that measure
-_TURN_LOOKS = 10  # as long as this takes, who has it may take it again,
-_TURN_GRANTS = 6  # up to so many times in all, and the fewer the more wait,
+_TURN_LOOKS = 10  # a turn lasts as long as this many reads; within it its process may take the lock again,
+_TURN_GRANTS = 6  # up to this many times in all, fewer when more wait,
 _TURN_GRANTS_MIN = 2
 _MISSED_MAX = 4  # a process that misses more turns is dropped from the line
-_ALONE_GRANTS, _ALONE_S = 16, 1.0  # after so many or so long without a pause, who seems alone leaves room for others:
-_ROOM = 16  # the lock stays free for this part of that time
+# After this many grants, or this long, a process that seems alone leaves room for newcomers: the lock stays free for
+# a sixteenth of the time that it was used.
+_ALONE_GRANTS, _ALONE_S = 16, 1.0
+_ROOM = 16
 
 
 @dataclass(frozen=True, slots=True)

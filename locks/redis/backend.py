@@ -132,7 +132,7 @@ class RedisBackend:
         return found
 
     def inspect(self, key: str) -> Holder | None:
-        """Read the lock, its time left and who waits.
+        """Read the lock, its time left and its waiters.
 
         ``since`` and ``until`` are by the server's clock.
         """

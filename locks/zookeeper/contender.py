@@ -18,7 +18,7 @@ from ..interface import Release
 from . import nodes as nodes
 from .session import NoAnswerError, Session
 
-_NUMBER_MAX = 2_147_000_000  # a parent counts its children in 32 bits, and goes on below zero
+_NUMBER_MAX = 2_147_000_000  # a parent counts its children in 32 bits, and then continues below zero
 
 
 class Contender:

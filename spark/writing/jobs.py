@@ -111,7 +111,7 @@ def collect(
 def _of_a_worker(error: LakeLatchError, host: str, txn: Owner) -> LakeLatchError:
     """Return a task's error, corrected by the driver's view: the store may refuse or hide objects from the workers alone.
 
-    A server may report an object as missing to a stranger. So may a folder that no other host has. Then a task finds no
+    A server may report an object as missing to an unknown user. A folder may exist on one host only. Then a task finds no
     heartbeat of a transaction that is open in the log.
     """
     session = txn.session

@@ -20,7 +20,7 @@ from ...errors import InputError, StorageError
 from ..interface import Durable, Outcome, Put
 from ..stream import stream_into
 
-Flush = Callable[[int], None]  # `os.fsync`, or what a test hands in
+Flush = Callable[[int], None]  # `os.fsync`, or a test's function
 
 TEMP_PREFIX = ".lakelatch-tmp-"
 _HASHED_BYTES_MAX = 1 << 20
@@ -367,7 +367,7 @@ def read(fd: int, found: os.stat_result, full: str) -> bytes:
     Few system calls for a small file: every commit reads the log entries of all other writers.
     """
     body = b"" if found.st_size > _READ_BYTES_MAX else os.pread(fd, found.st_size + 1, 0)
-    if len(body) != found.st_size:  # it grows, or is one of those that the kernel makes up
+    if len(body) != found.st_size:  # it grows, or the kernel generates its content, as in /proc
         pieces, size = [body], len(body)
         while size <= _READ_BYTES_MAX and (more := os.pread(fd, 1 << 20, size)):
             pieces.append(more)
@@ -503,7 +503,7 @@ def _open_own(full: str, required: bool) -> int:
         try:
             _flock(fd, full, fcntl.LOCK_EX, _LOCK_WAIT_S if required else _DELETE_WAIT_S)
             if os.path.samestat(os.fstat(fd), os.stat(full, follow_symlinks=False)):
-                return fd  # and not one that was replaced while we waited
+                return fd  # locked, and not replaced while we waited
         except FileNotFoundError:
             pass
         except (OSError, StorageError):

@@ -409,7 +409,7 @@ def _is_folder(item: os.DirEntry[str], *, follow: bool) -> bool:
     try:
         return item.is_dir(follow_symlinks=follow)
     except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):  # a link that leads to itself, or is none of a path
+        if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):  # a link to itself, or a name that cannot be a path
             return False
         refuse(error, item.path, "was not listed")
 

@@ -39,6 +39,7 @@ def set_up(*, debug: bool, verbose: bool) -> None:
     level = logging.DEBUG if debug else logging.INFO if verbose else logging.WARNING
     logger = logging.getLogger("lakelatch")
     logger.setLevel(level)
+    # Once per process: tests run many commands in one, and a second handler would print every record twice.
     if not logger.handlers:
         logger.addHandler(_Stderr())
 

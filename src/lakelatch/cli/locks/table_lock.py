@@ -1,4 +1,4 @@
-"""``lakelatch locks``: who holds a table's lock, ending a lease, setting another lock.
+"""``lakelatch locks``: showing a table's lock, ending a lease, setting another lock.
 
 JSON of ``locks show``, and of each line of ``locks watch --json``: ``lock`` (URL), ``generation``, ``key``, ``holder``
 (null, or ``owner``, ``token``, ``since``, ``until``, ``reason``, ``host``, ``pid``, ``queue``; times are seconds since

@@ -41,6 +41,7 @@ class Rounds:
             self.lock = lakelatch.lock(
                 lock_url,
                 f"services of {table.url}",
+                # With --loop this process stands by as the next leader; a single round ends at once if another leads.
                 wait_s=float("inf") if loop else 0,
                 reason="table services",
                 on_lost=lambda _: self.step_down.set(),
