@@ -1,7 +1,7 @@
 """Locks: leases on keys, without any knowledge of tables.
 
-`lock` is the door for most uses, `open_provider` the one below. Whoever writes a provider of their own needs `Backend`,
-`Contender`, `Grant` and `LockRequest`, and gives them to `LeasedLocks` (docs/writing-a-lock.md).
+`lock` fits most uses; `open_provider` is the layer below. A provider of your own implements `Backend`, `Contender` and
+`Grant`, reads `LockRequest`, and is wrapped in `LeasedLocks` (docs/writing-a-lock.md).
 """
 
 if __name__ != "lakelatch.locks":

@@ -38,10 +38,10 @@ class _Hold:
         self.lease = lease
 
     def kept(self, *_: object) -> None:
-        """What a block does at its end, so that it keeps this object until then."""
+        """Do nothing. A block calls this at its end, so it keeps this object alive until then."""
 
 
-# (process, thread or task, place, key) -> what it holds by a block, to refuse a second block instead of waiting for the first.
+# (process, thread or task, place, key) -> the hold of a block. A second block would wait for the first for ever: refuse it.
 _held: weakref.WeakValueDictionary[tuple[int, object, str, str], _Hold] = weakref.WeakValueDictionary()
 
 
@@ -70,32 +70,32 @@ def lock(
     on_revoke: Callable[[Holder], object] | None = None,
     env: Environment = SYSTEM,
 ) -> Lock[Any]:
-    """Return a lock to use as a context manager, an async context manager or a decorator; nothing is asked yet.
+    """Return a lock to use as a context manager, an async context manager or a decorator. Sends no request yet.
 
         with lakelatch.lock("redis://redis1", "nightly report", wait_s=600) as lease:
             write(report, token=lease.token)
 
-    Several keys are taken in one order, whatever order they are given in, so two callers never wait for each other; the block
-    gets their leases as a tuple in the order given. If one is not to be had within ``wait_s``, all are given back.
+    Several keys are always taken in the same order, so two callers never deadlock; the block gets their leases as a
+    tuple in the order given. If one cannot be had within ``wait_s``, all are released.
 
     Args:
         url: a lock URL, an open `LockProvider`, or a client: `redis.Redis`, `kazoo.client.KazooClient`, DynamoDB's client,
-            resource or Table of boto3. What was handed in is never closed here.
+            resource or Table of boto3. An object passed in is never closed here.
         key: the name of the lock, or several names.
         wait_s: how long to wait for all keys together; 0 tries once.
         lease_s: how long the lease lasts without renewal; the URL's by default.
         token_above: the lease's token is larger than this.
         reason: shown to others while the lock is held.
-        max_hold_s: the lease ends after this, however well it is renewed.
+        max_hold_s: the lease ends after this, even if it is renewed.
         on_lost: called with the reason when a lease is lost. Keep it short.
-        on_revoke: called once with the `Holder` of the wish when somebody asks for the lock back (`Lock.ask_revoke`). The
-            lock stays held until the block ends; the call may ask the work to stop.
-        env: clock and threads; under ``async with`` they have to run by themselves, which those of `FakeEnvironment` do not.
+        on_revoke: called once with the `Holder` of the request when another process asks for the lock back
+            (`Lock.ask_revoke`). The lock stays held until the block ends; the call may ask the work to stop.
+        env: clock and threads; ``async with`` needs threads that run by themselves, which `FakeEnvironment` does not have.
 
     Under ``async with`` both callbacks run in the event loop and may be coroutine functions.
 
     Raises `LockTimeoutError` when the wait is over, `LockLostError` at the end of a block that did not notice its loss, and
-    `LockError` at once when this thread or task holds the key by such a block already: locks are not re-entrant.
+    `LockError` at once when this thread or task already holds the key in such a block: locks are not re-entrant.
     """
     keys = (key,) if isinstance(key, str) else tuple(key) if isinstance(key, Iterable) else ()
     if not keys or not all(isinstance(each, str) for each in keys):
@@ -109,14 +109,15 @@ def lock(
 class Lock(Generic[_L]):
     """A lock that is taken for a block or a call. Make one with `lock`.
 
-    It may be used again and again, also by many threads and tasks, which then wait for each other. It opens its provider at the
-    first use and closes it when it is closed or dropped. It pickles, and then opens one anew.
+    It can be reused, also by many threads and tasks, which then wait for each other. It opens its provider at the
+    first use and closes it when it is closed or dropped. It pickles; the copy opens its own provider.
 
-    Async: the wait and the release run on a thread of their own, because the clients of most lock services block, and a second,
-    asynchronous copy of each provider would be a second protocol to prove. The loop's executor is left alone: waiters that fill
-    it would keep the holder from its release. The lease is renewed by threads, also while the loop is busy. A task that is
-    cancelled while it waits goes on at once; its thread leaves the line within a second, or a tenth of a lease if that is longer,
-    and gives back what it is granted until then. (A provider that is not made of `LeasedLocks` waits to the end of ``wait_s``.)
+    Async: the wait and the release run on their own thread, because the clients of most lock services block, and a second,
+    asynchronous copy of each provider would be a second protocol to prove. The loop's executor is not used: waiters that
+    fill it would keep the holder from its release. The lease is renewed by threads, also while the loop is busy. A task
+    that is cancelled while it waits continues at once; its thread leaves the queue within a second, or a tenth of a lease
+    if that is longer, and releases any grant that arrives until then. (A provider that is not built on `LeasedLocks` waits
+    to the end of ``wait_s``.)
     """
 
     def __init__(
@@ -152,7 +153,7 @@ class Lock(Generic[_L]):
             self._provider = None
 
     def ask_revoke(self, *, wait_s: float = WAIT_S, reason: str = "") -> bool:
-        """Ask whoever holds the lock to give it back; see `lakelatch.locks.ask_revoke`. Of several keys each in turn."""
+        """Ask the holder to release the lock, several keys in turn; see `lakelatch.locks.ask_revoke`."""
         locks = self._open()
         until = self._env.monotonic() + wait_s
         answers = [
@@ -173,7 +174,7 @@ class Lock(Generic[_L]):
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
-        """Give it back; raises `LockLostError` for a loss that the block did not notice."""
+        """Release the lock. Raises `LockLostError` for a loss that the block did not notice."""
         self._leave(threading.get_ident()).__exit__(exc_type, exc, tb)
 
     async def __aenter__(self) -> _L:
@@ -199,7 +200,7 @@ class Lock(Generic[_L]):
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
-        """Give it back on another thread, which goes on if this task is cancelled."""
+        """Release the lock on another thread, which continues if this task is cancelled."""
         block = self._leave(asyncio.current_task())
         left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -210,7 +211,7 @@ class Lock(Generic[_L]):
         await left
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
-        """Take the lock for each call. A function with a parameter ``lease`` is given the lease, unless the caller gives one."""
+        """Take the lock for each call. A parameter ``lease`` of the function gets the lease, unless the caller passes one."""
         wants = "lease" in inspect.signature(function).parameters
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise InputError(
@@ -242,15 +243,16 @@ class Lock(Generic[_L]):
         on_revoke: Callable[[Holder], object] | None,
         given_up: Callable[[], bool] | None,
     ) -> tuple[ExitStack, _L]:
-        """The leases, and what ends them; `me` is the thread or task that they are for."""
+        """Return the leases and the stack that ends them; `me` is the thread or task that gets them."""
         locks = self._open()
         names = self._names(locks)
-        place = getattr(locks, "place", locks.url.partition("?")[0])  # which providers of others need not tell
+        place = getattr(locks, "place", locks.url.partition("?")[0])  # third parties' providers need not have ``place``
         until = self._env.monotonic() + self._wait_s
         leases: dict[str, Lease] = {}
+        # Before any key is taken, so that a refusal leaves nothing to release.
         for name in names:
             _refuse_second(me, place, name)
-        # Everybody takes them in this order, so a circle of waiters cannot be.
+        # Every caller takes keys in this order, so waiters cannot form a cycle.
         with ExitStack() as block:
             for number, name in enumerate(sorted(names)):
                 if number == 1:
@@ -266,6 +268,7 @@ class Lock(Generic[_L]):
             for lease in leases.values():
                 lease.ensure_held()  # the first may have been lost while another was waited for
             for lease in leases.values():
+                # Only now that all are held: the caller's code must not hear of a lease that it never got.
                 if on_lost is not None:
                     lease.on_lost(cast("Callable[[str], None]", on_lost))
                 if on_revoke is not None:
@@ -274,7 +277,7 @@ class Lock(Generic[_L]):
             return block.pop_all(), cast(_L, found[0] if self._single else found)
 
     def _names(self, locks: LockProvider) -> list[str]:
-        """The keys as the provider spells them, in the order given."""
+        """Return the keys as the provider spells them, in the order given."""
         spell = locks.spell if isinstance(locks, LeasedLocks) else normal_key
         names = [spell(key) for key in self._keys]
         if len(set(names)) < len(names):
@@ -333,7 +336,7 @@ def _refuse_second(me: object, place: str, name: str) -> None:
 
 
 def _refuse_one_lock(locks: LockProvider, name: str, lease: Lease) -> None:
-    """Where all keys of a URL are one lock, the second would wait for the first."""
+    """Raise if all keys of the URL are one lock: the second key would wait for the first for ever."""
     holder = locks.inspect(name)
     if holder is not None and (holder.token, holder.owner) == (lease.token, lease.owner):
         raise InputError(
@@ -343,7 +346,7 @@ def _refuse_one_lock(locks: LockProvider, name: str, lease: Lease) -> None:
 
 
 class _Wait:
-    """Between a task that waits and the thread that waits for it: who of the two has what was granted."""
+    """The hand-over between a waiting task and its thread: exactly one of the two gets the grant."""
 
     taken: tuple[ExitStack, Any]
 
@@ -352,11 +355,11 @@ class _Wait:
         self._granted = self._given_up = False
 
     def is_given_up(self) -> bool:
-        """Whether the task waits no longer."""
+        """Return whether the task has stopped waiting."""
         return self._given_up
 
     def keep(self, taken: tuple[ExitStack, Any]) -> None:
-        """Leave it to the task, or give it back if that has gone."""
+        """Hand the grant to the task, or release it if the task has gone."""
         with self._mark:
             if not self._given_up:
                 self._granted, self.taken = True, taken
@@ -364,7 +367,7 @@ class _Wait:
         _give_back(taken[0])
 
     def give_up(self) -> tuple[ExitStack, Any] | None:
-        """The task goes, and gives back what was granted already."""
+        """Stop waiting for the task. Return a grant that has arrived already, for the caller to release, or None."""
         with self._mark:
             self._given_up = True
             return self.taken if self._granted else None

@@ -25,7 +25,7 @@ BREAKS_KEPT = 20
 
 
 class Release(Enum):
-    """What `Lease.release` found."""
+    """The outcome of `Lease.release`."""
 
     RELEASED = "released"
     WAS_LOST = "was lost"
@@ -77,12 +77,12 @@ class Lease(Protocol):
 
     @property
     def deadline(self) -> float:
-        """Local monotonic time after which the lease must not be relied on; renewals move it."""
+        """The local monotonic time after which the lease must not be relied on; renewals move it."""
         ...
 
     @property
     def lost(self) -> str | None:
-        """Why the lease is gone: expired, stolen, unreachable, max_hold, forked, or "released"; None while it is held."""
+        """The reason: expired, stolen, unreachable, max_hold, forked, or "released"; None while the lease is held."""
         ...
 
     def ensure_held(self, *, fresh: bool = False) -> None:
@@ -98,7 +98,7 @@ class Lease(Protocol):
         ...
 
     def release(self) -> Release:
-        """Give the lock back. Never raises for a lost lease and never touches a successor's."""
+        """Release the lock. Never raises for a lost lease and never touches a successor's."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -109,7 +109,7 @@ class Lease(Protocol):
 
 
 class Capabilities(Protocol):
-    """What a lock service promises. The table of providers in the docs is generated from it.
+    """The guarantees of a lock service. The table of providers in the docs is generated from it.
 
     ``fair``: waiters are served in order. ``durable_tokens``: tokens survive a restart of the
     backend. ``lifts_tokens``: the backend can grant above a token it never gave
@@ -127,7 +127,7 @@ class Capabilities(Protocol):
 
 
 class LockProvider(Capabilities, Protocol):
-    """Grants leases on keys. Opened by URL (`open_provider`).
+    """A source of leases on keys, opened by URL (`open_provider`).
 
     It connects at first use, so it can be pickled and survives a fork.
     """
@@ -173,7 +173,7 @@ class LockProvider(Capabilities, Protocol):
     def break_lease(self, key: str, *, token: int, reason: str, who: str) -> bool:
         """End the lease with ``token`` and keep an audit record.
 
-        False when it is not the holder.
+        Return False when it is not the holder.
         """
         ...
 

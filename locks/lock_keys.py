@@ -1,4 +1,4 @@
-"""Normalises a table's address to one lock key.
+"""Normalise a table's address to one lock key.
 
 Two writers that spell the same table differently would otherwise hold two locks. Addresses are
 spelled as in storage/location.py. Any other key is a name: only its Unicode form and surrounding
@@ -36,7 +36,7 @@ def normal_key(key: str) -> str:
 
 
 def _refuse_unstorable(key: str) -> None:
-    """Raise `InputError` for a key that is no UTF-8, or a URL in which there may be a password: keys become names of files."""
+    """Raise `InputError` for a key that is not UTF-8, or a URL that may hold a password: keys become file names."""
     try:
         key.encode()
     except UnicodeEncodeError:

@@ -21,7 +21,7 @@ from ..plain_text import has_odd_port, visible
 from ..storage import may_hold_secret
 
 LEASE_S = 30.0
-LEASE_S_MIN = 0.05  # below this a busy machine loses leases that nobody took
+LEASE_S_MIN = 0.05  # below this a busy machine loses leases that no other process took
 LEASE_S_MAX = 24 * 3600.0
 _WITHOUT_USER = ("file", "memory", "zk", "dynamodb", "s3", "gs")
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -29,7 +29,7 @@ _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 @dataclass(frozen=True, slots=True)
 class LockUrl:
-    """``host`` and ``path`` are decoded; ``options`` holds the backend's own query keys."""
+    """A parsed lock URL. ``host`` and ``path`` are decoded; ``options`` holds the backend's own query keys."""
 
     scheme: str
     host: str
@@ -102,12 +102,12 @@ def _decoded(path: str, scheme: str) -> str:
 
 
 def is_path(url: str) -> bool:
-    """Whether ``url`` is a folder without a scheme."""
+    """Return whether ``url`` is a folder without a scheme."""
     return url in (".", "..") or url.startswith(("/", "./", "../"))
 
 
 def check_path(path: str) -> None:
-    """Raise `ConfigError`, which does not show it, for a folder whose name may hold a password or is no UTF-8."""
+    """Raise `ConfigError` for a folder whose name may hold a password or is not UTF-8. The error hides the name."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -156,12 +156,12 @@ def split(url: str) -> SplitResult:
 
 
 def _named(setting: str) -> str:
-    """A setting's name; what cannot be one may be half of a secret."""
+    """Return a setting's name for a message. Text that cannot be a name is hidden: it may be half of a secret."""
     return setting if re.fullmatch("[A-Za-z][A-Za-z0-9_-]{0,40}", setting) else "(one that is not shown)"
 
 
 def _holds_user(option: str, value: str) -> bool:
-    """Whether an address in the query names a user, such as ``endpoint=http://user:password@proxy``."""
+    """Return whether an address in the query names a user, such as ``endpoint=http://user:password@proxy``."""
     value = unquote(value)
     if option == "key":  # a table's address, and az has an @ in it
         return re.search(r"//[^/?#@]*:[^@]*@", value) is not None
@@ -179,7 +179,7 @@ def shown(url: str) -> str:
 
 
 def parse_duration(text: str, *, what: str) -> float:
-    """Seconds of ``500ms``, ``30s``, ``2m`` or ``1.5h``."""
+    """Return the seconds of ``500ms``, ``30s``, ``2m`` or ``1.5h``."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)", text.strip())
     if match is None:
         raise ConfigError(f"{what}={text!r} is not a duration; write a number with its unit, such as 500ms, 30s or 2m")
@@ -187,7 +187,7 @@ def parse_duration(text: str, *, what: str) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """The shortest text that `parse_duration` reads back as the same number."""
+    """Return the shortest text that `parse_duration` reads back as the same number."""
     for unit in ("h", "m", "s"):
         if seconds >= _UNITS_S[unit] and (seconds / _UNITS_S[unit]).is_integer():
             return f"{int(seconds / _UNITS_S[unit])}{unit}"

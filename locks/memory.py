@@ -21,7 +21,7 @@ from .lock_url import parse_lock_url
 
 
 def open_memory_locks(url: str, *, env: Environment) -> LeasedLocks:
-    """The provider for a ``memory://name`` URL."""
+    """Return the provider for a ``memory://name`` URL."""
     settings = parse_lock_url(url)
     name = settings.host + settings.path
     if not name:
@@ -67,7 +67,7 @@ _spaces: dict[tuple[object, str], _Space] = {}
 
 
 class MemoryBackend:
-    """Keeps locks in a dictionary of this process."""
+    """The locks of this process, in a dictionary."""
 
     fair = True
     durable_tokens = False
@@ -139,7 +139,7 @@ class MemoryBackend:
             return tuple(space.slots[key].broken) if key in space.slots else ()
 
     def close(self) -> None:
-        """Does nothing: no resource is open."""
+        """Do nothing: no resource is open."""
 
 
 class _MemoryGrant:
@@ -187,7 +187,7 @@ class _MemoryPlace:
     """A waiter, queued at its first wait. A release or the holder's deadline wakes the head."""
 
     owner = ""
-    woken: Event  # since it stands in line
+    woken: Event  # set only while it is queued
 
     def __init__(self, space: _Space, key: str, env: Environment) -> None:
         self._space = space

@@ -1,4 +1,4 @@
-"""Opens the lock provider for a URL: built-in ones first, then entry points.
+"""Open the lock provider for a URL: built-in ones first, then entry points.
 
 A third party registers ``scheme = "package.module:opener"`` in the entry point group ``lakelatch.lock_providers``;
 the opener is called as ``opener(url, env=env)`` and returns a `LockProvider`.
@@ -35,7 +35,7 @@ _BUILT_IN = {
     "az": (".objects", "open_object_locks", "cloud"),
 }
 
-# The package of a client -> (module of this part, opener). It is imported already, by whoever has the client.
+# The package of a client -> (module of this part, opener). The caller who has the client has imported it already.
 _CLIENTS = {
     "redis": (".redis", "redis_locks_on"),
     "kazoo": (".zookeeper", "zookeeper_locks_on"),
@@ -80,13 +80,11 @@ def check_url(url: str) -> None:
 
 
 def open_provider(url: object, *, env: Environment = SYSTEM) -> LockProvider:
-    """Open the provider for ``url``; a bare path means ``file://``.
+    """Open the provider for ``url``; a bare path means ``file://``. It connects at first use. The caller closes it.
 
     Instead of a URL it may be a client: `redis.Redis`, `kazoo.client.KazooClient`, or boto3's client, resource or Table for
-    DynamoDB. Its address, credentials and TLS are used, on connections of our own with time limits below the lease; it is never
-    closed here, and may be closed before.
-
-    It connects at first use. The caller closes it.
+    DynamoDB. Its address, credentials and TLS are used, on our own connections with time limits below the lease. The client
+    is never closed here, and may be closed before.
     """
     if not isinstance(url, str):
         return _open_on(url, env)

@@ -1,12 +1,12 @@
-"""Asking the holder of a lock to give it back, on any lock service.
+"""Ask the holder of a lock to release it, on any lock service.
 
-Whoever asks takes a second lock beside the first, ``KEY~revoke``, for as long as the wish lasts. Its reason names the token
-that is meant, so that the wish never reaches a successor. A holder that wants to hear of wishes looks at that lock every third
-of its lease. Nothing is taken away: a holder that does not look, or does not care, holds on.
+The asker takes a second lock beside the first, ``KEY~revoke``, for as long as it asks. Its reason names the token
+that is meant, so the request never reaches a successor. A holder that accepts requests reads that lock every third
+of its lease. Nothing is taken away: a holder that ignores requests stays the holder.
 
-    t=0    A holds flights with token 7 and looks at flights~revoke every 10 s
+    t=0    A holds flights with token 7 and reads flights~revoke every 10 s
     t=4    B takes flights~revoke, reason "token 7: deploy"
-    t=10   A looks, finishes its file and gives the lock back at t=12
+    t=10   A reads it, finishes its file and releases the lock at t=12
     t=12   B sees that token 7 is no longer the holder, and releases flights~revoke
 """
 
@@ -25,17 +25,17 @@ from .lock_keys import normal_key
 
 _log = logging.getLogger("lakelatch.locks")
 
-_LOOK_S = 1.0  # how often an asker looks whether the lock was given back
+_LOOK_S = 1.0  # how often an asker checks whether the lock was released
 _LOOK_S_MIN = 0.05
 
 
 def ask_revoke(locks: LockProvider, key: str, *, wait_s: float, reason: str = "", env: Environment = SYSTEM) -> bool:
-    """Ask the holder of ``key`` to give the lock back, for ``wait_s`` at most.
+    """Ask the holder of ``key`` to release the lock, for ``wait_s`` at most.
 
-    Returns True when that lease has ended, or nobody held the key; False when the holder still has it. The lock itself is not
-    taken; others may be in line. Holders hear of it within a third of their lease if they gave ``on_revoke``.
+    Return True when that lease has ended or there was no holder; False when the holder still has it. The lock itself is
+    not taken; others may be queued. Holders learn of it within a third of their lease if they gave ``on_revoke``.
 
-    Raises `ConfigError` where all keys of a URL are one lock, so that there is no place for the wish.
+    Raises `ConfigError` where all keys of a URL are one lock, so the request has no lock of its own.
     """
     holder = locks.inspect(key)
     until = env.monotonic() + wait_s
@@ -45,7 +45,7 @@ def ask_revoke(locks: LockProvider, key: str, *, wait_s: float, reason: str = ""
             now = locks.inspect(key)
             if now is None or now.token != holder.token:
                 return True
-            if wish is None:  # else somebody asks already
+            if wish is None:  # else another process asks already
                 wish = locks.try_acquire(_wish_key(key), reason=_words(holder.token, reason))
                 if wish is None:
                     _check_apart(locks, key, holder.token)
@@ -60,7 +60,7 @@ def ask_revoke(locks: LockProvider, key: str, *, wait_s: float, reason: str = ""
 
 
 class Listening:
-    """Calls ``call`` once, on a thread of its own, when somebody asks for ``lease``; ends with the block."""
+    """A listener for the block's duration: calls ``call`` once, on its own thread, when a process asks for ``lease``."""
 
     def __init__(self, locks: LockProvider, lease: Lease, call: Callable[[Holder], None], env: Environment) -> None:
         self._locks = locks
@@ -70,7 +70,7 @@ class Listening:
         self._timer: Timer | None = None
 
     def __enter__(self) -> Self:
-        """Begin to look. Raises `ConfigError` where nobody could ask."""
+        """Start listening. Raises `ConfigError` where no process could ask."""
         _check_apart(self._locks, self._lease.key, self._lease.token)
         period_s = max(_LOOK_S_MIN, (self._lease.deadline - self._env.monotonic()) / 3)
         self._timer = self._env.every(period_s, self._look, name="lakelatch-revoke")
@@ -109,7 +109,7 @@ def _words(token: int, reason: str) -> str:
 
 
 def _check_apart(locks: LockProvider, key: str, token: int) -> None:
-    """Raise `ConfigError` if the lock for wishes is the lock itself, as with ``key=`` in the URL."""
+    """Raise `ConfigError` if the lock for requests is the lock itself, as with ``key=`` in the URL."""
     other = locks.inspect(_wish_key(key))
     if other is not None and other.token == token and not other.reason.startswith(_words(token, "")):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Checks a Spark session and sets the Python of its workers."""
+"""Check a Spark session and set the Python of its workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def settle(spark: Any) -> None:
     """Refuse an unsuitable session, and make local workers start the driver's Python.
 
     Raises:
-        ConfigError: no session of PySpark, one of Spark Connect, or Spark below 4.
+        ConfigError: not a session of PySpark, a session of Spark Connect, or Spark below 4.
     """
     kind = type(spark)
     if ".connect." in f"{kind.__module__}.":

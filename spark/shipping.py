@@ -1,7 +1,7 @@
-"""How a task gets to Spark's Python workers, and what is said where a worker cannot run it.
+"""Send a task to Spark's Python workers, with a clear error where a worker cannot run it.
 
-A worker finds functions by import. One without the package would fail at that, with a traceback of pickle's. So what it gets
-is one function by value, which imports the package itself and says in a sentence what is missing or differs.
+A worker finds functions by import. A worker without the package would fail with one of pickle's tracebacks. So it gets
+one function by value, which imports the package itself and names a missing or different version in a sentence.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _REFUSED = re.compile(r"RuntimeError: rows that the table cannot hold: ([^\n]*)"
 
 
 def shipped(task: Callable[[Iterable[Any]], Iterator[Any]]) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """The task as a function for ``mapInArrow`` that a worker without the package can read, and refuses there.
+    """Return the task as a function for ``mapInArrow`` that a worker without the package can read, and refuses there.
 
-    A worker with another version of the package refuses too: it may understand tasks and files otherwise.
+    A worker with another version of the package refuses too: it may understand tasks and files differently.
     """
     from pyspark import cloudpickle
 
@@ -29,7 +29,7 @@ def shipped(task: Callable[[Iterable[Any]], Iterator[Any]]) -> Callable[[Iterabl
 
     version, body = lakelatch.__version__, cloudpickle.dumps(task)
 
-    # Travels by value, since it lies in a function; so it uses nothing of this module before it knows that it is there.
+    # Pickled by value, as a nested function; so it uses nothing of this module before it knows that it can be imported.
     def run(batches: Iterable[Any]) -> Iterator[Any]:
         import pickle
         import platform
@@ -58,10 +58,10 @@ def shipped(task: Callable[[Iterable[Any]], Iterator[Any]]) -> Callable[[Iterabl
 
 
 def spare_the_collector() -> None:
-    """In a worker of Spark: what is there now, which is mostly imported modules, is garbage of no collection.
+    """Freeze a worker's current objects, mostly imported modules, so that no later garbage collection scans them.
 
-    Spark's daemon collects cycles after each task of a worker that it uses again. With Arrow, pandas and this package imported
-    that takes 0.06 s, each time in vain, which is more than many a task.
+    Spark's daemon collects cycles after each task of a worker that it uses again. With Arrow, pandas and this package
+    imported that takes 0.06 s, each time in vain, which is more than many tasks take.
     """
     from pyspark import TaskContext
 
@@ -73,8 +73,9 @@ def spare_the_collector() -> None:
 
 @contextmanager
 def workers_refusals() -> Iterator[None]:
-    """Raise what a worker says in place of Spark's report: `ConfigError` where it could not run a task, `InputError` as of
-    `refused_rows`.
+    """Raise a worker's own error in place of Spark's report.
+
+    It is a `ConfigError` where the worker could not run a task, an `InputError` for rows as in `refused_rows`.
     """
     try:
         yield
@@ -88,7 +89,7 @@ def workers_refusals() -> Iterator[None]:
 
 @contextmanager
 def refused_rows() -> Iterator[None]:
-    """In a worker that hands rows on: an `InputError` reaches the driver through Spark's report of it."""
+    """Let an `InputError` of a worker that passes rows on reach the driver, through Spark's report of it."""
     try:
         yield
     except InputError as e:

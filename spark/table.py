@@ -35,9 +35,9 @@ class SparkTable(Writing):
     the last retry; then nothing landed.
 
     Args:
-        spark: a session; `open` refuses one that cannot do what is needed.
-        table: closed by whoever opened it.
-        sizes: what the driver does by itself, and how much each task gets.
+        spark: a session; `open` refuses an unsuitable one.
+        table: closed by the code that opened it.
+        sizes: the work that the driver does by itself, and each task's share.
     """
 
     def __init__(self, spark: Any, table: Table, sizes: JobSizes = SIZES) -> None:
@@ -66,24 +66,26 @@ class SparkTable(Writing):
     # Streams -----------------------------------------------------------------------------------------------------
 
     def stream(self, name: str, **declaration: Any) -> SparkStream:
-        """A stream of the table, to write its events from DataFrames; declared with the arguments of `Table.stream`."""
+        """Return a stream of the table, to write its events from DataFrames; declared with the arguments of `Table.stream`."""
         self.table.stream(name, **declaration)
         return SparkStream(self._writes, name)
 
     def sink(
         self, write: str = "upsert", *, source: str | None = None, **options: Any
     ) -> Callable[[Any, int], WriteResult]:
-        """Each micro-batch of a streaming query lands once, whatever crashes: ``foreachBatch(table.sink("upsert"))``.
+        """Return a function for ``foreachBatch`` that commits each micro-batch once, even after a crash.
+
+            query = rows.writeStream.foreachBatch(table.sink("upsert"))
 
         Args:
             write: the method that writes it: ``upsert``, ``insert``, ``bulk_insert``, ``delete``, ``overwrite`` or
                 ``overwrite_table``.
-            source: by which the table remembers its batches; by default the id of the query, which Spark keeps in its
-                checkpoint. Say another one when a query goes on with a new checkpoint and other batch numbers.
+            source: the name under which the table remembers its batches; by default the id of the query, which Spark keeps in
+                its checkpoint. Give another when a query continues with a new checkpoint and other batch numbers.
             options: of the method.
 
         Returns:
-            a function of a DataFrame and a batch number. What is remembered is told by `Table.last_batch`.
+            a function of a DataFrame and a batch number. `Table.last_batch` returns the last one that is remembered.
         """
         self.table.session.require_open()
         if write not in SINKS:
@@ -95,12 +97,12 @@ class SparkTable(Writing):
     def cluster(self, *, progress: Told | None = None, **options: Any) -> Executed | None:
         """Join small files and lay out rows, by tasks of Spark; None when there is nothing to do.
 
-        A plan whose files have `JobSizes.driver_bytes` together or less is executed by the driver alone, as all of these. Any
-        executor may finish what another one has begun, with Spark or without it.
+        The driver alone executes a plan whose files have `JobSizes.driver_bytes` together or less; so do the other services.
+        Any executor may finish a plan that another one has begun, with Spark or without it.
 
         Args:
-            progress: told how many tasks have ended, or file groups where the driver works alone. What it raises, as does
-                Ctrl-C and whoever cancels the job, cancels the plan.
+            progress: called with the number of tasks that have ended, or of file groups where the driver works alone. An
+                exception from it, Ctrl-C, or a cancelled job cancels the plan.
             options: of `Table.cluster`.
         """
         return self.table.cluster(runner=self._services(progress), **options)
@@ -116,16 +118,19 @@ class SparkTable(Writing):
     def clean(self, *, progress: Told | None = None, **options: Any) -> Executed | None:
         """Delete superseded files, by tasks of Spark; as `cluster`, with the options of `Table.clean`.
 
-        What is planned is decided: an interrupted clean is finished by the next.
+        A plan is final: the next clean finishes an interrupted one.
         """
         return self.table.clean(runner=self._services(progress), **options)
 
     def execute(self, instant: str, *, progress: Told | None = None) -> Executed:
-        """Execute a pending plan by tasks of Spark, whoever made it. See `Table.execute`."""
+        """Execute a pending plan of any writer by tasks of Spark. See `Table.execute`."""
         return self.table.execute(instant, runner=self._services(progress))
 
     def run_services(self, *, progress: Told | None = None, **options: Any) -> Round:
-        """Run what is due, once, by tasks of Spark; options of `Table.run_services`, ``progress`` as of `cluster`."""
+        """Run the services that are due, once, by tasks of Spark.
+
+        Options are those of `Table.run_services`; ``progress`` as in `cluster`.
+        """
         return self.table.run_services(runner=self._services(progress), progress=progress, **options)
 
     def _services(self, told: Told | None) -> ServiceJobs:
@@ -180,9 +185,9 @@ class SparkTable(Writing):
         as_of_completion: Time | None = None,
         read_optimized: bool = False,
     ) -> Explanation:
-        """Tell which file groups a `read` with these arguments takes: by Spark's own scan, or by Python workers; and which not.
+        """Return which file groups a `read` with these arguments takes, by Spark's own scan or by Python workers, and which not.
 
-        What Spark's scan then leaves of a file by its statistics is Spark's to tell (`DataFrame.explain`).
+        `DataFrame.explain` shows what Spark's scan then skips within a file by its statistics.
         """
         return self._reads.explain(
             condition=one_of(filter, where),
@@ -203,7 +208,7 @@ class SparkTable(Writing):
     def change_feed(
         self, *, after: Time | None = None, until: Time | None = None, columns: Sequence[str] | None = None
     ) -> Any:
-        """Return what commits have inserted, updated and deleted, row by row, as a DataFrame; see `Table.change_feed`.
+        """Return the rows that commits have inserted, updated and deleted, as a DataFrame; see `Table.change_feed`.
 
         The driver computes it and holds it: meant for spans of moderate size.
         """
@@ -241,6 +246,6 @@ def register(spark: Any) -> None:
         ConfigError: a session of Spark Connect, or Spark below 4.
     """
     settle(spark)
-    from .reading.data_source import register as made_known  # only here: it needs what Spark's planners import
+    from .reading.data_source import register as made_known  # only here: it needs Spark's data source classes
 
     made_known(spark)

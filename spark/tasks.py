@@ -1,8 +1,8 @@
 """The tasks of Spark's Python workers: they write data files from Arrow batches, and return one row.
 
 Everything here is found by import on the worker and gets plain values; nothing refers to the driver's objects.
-An error of this library comes back as a value, so that the driver raises the error itself and not Spark's report of
-it, and Spark does not run a task again whose rows are wrong.
+An error of this library comes back as a value. So the driver raises the error itself and not Spark's report of
+it, and Spark does not rerun a task whose rows are wrong.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def unpack(rows: Iterable[Any]) -> list[Answer]:
 
 
 def packed(task: Any, store: Store) -> str:
-    """A task as the property of a job; the functions of a shell or test travel by value.
+    """Return a task as the property of a job; the functions of a shell or test travel by value.
 
-    Without what holds keys: the store, and the way to the server for markers.
+    Leaves out the objects that hold keys: the store, and the connection to the server for markers.
     """
     from pyspark import cloudpickle
 
@@ -82,13 +82,13 @@ def _answered(answer: Answer) -> pa.RecordBatch:
 
 @dataclass
 class TaskOfJob:
-    """Runs the task that the job's property `JOB_TASK` holds, on this store, with this way to the server for markers."""
+    """The task that the job's property `JOB_TASK` holds, run on this store, with this connection to the server for markers."""
 
     store: Store
     desk: MarkerDesk | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """As `Task`."""
+        """Run the task; see `Task.__call__`."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -110,12 +110,12 @@ class _Unpickler(pickle.Unpickler):  # what our own driver wrote
 
 @dataclass
 class Packed:
-    """Hands the rows on as one value, null when they take more than so many bytes."""
+    """A function that passes the rows on as one value, null when they take more than ``bytes_max``."""
 
     bytes_max: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Memory is ``bytes_max`` and a batch."""
+        """Yield that one value. Memory is ``bytes_max`` and a batch."""
         kept: list[pa.RecordBatch] = []
         body: bytes | None = b""
         size = 0
@@ -144,15 +144,15 @@ def unpacked(rows: Iterable[Any], schema: pa.Schema) -> pa.Table | None:
 
 
 class Task(ABC):
-    """Callable for ``mapInArrow``; subclasses say what is done with the batches.
+    """A callable for ``mapInArrow``; subclasses define the work on the batches.
 
-    ``does`` tells people what a job of these tasks does.
+    ``does`` describes a job of these tasks for people.
     """
 
     does: ClassVar = "runs tasks"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One row, for whatever number of batches."""
+        """Yield one row, for any number of batches."""
         try:
             answer = self.run(batches, _task_number())
         except LakeLatchError as error:
@@ -165,26 +165,26 @@ class Task(ABC):
 
 
 class Sums:
-    """Of a Spark accumulator: adds numbers place by place. PySpark's own kinds of them add one number."""
+    """The parameter of a Spark accumulator that adds tuples element by element. PySpark's own kinds add one number."""
 
     def zero(self, value: tuple[int, ...]) -> tuple[int, ...]:
-        """What a task begins with."""
+        """Return the initial value of a task."""
         return (0,) * len(value)
 
     def addInPlace(self, one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:  # noqa: N802 - PySpark's name
-        """Both together."""
+        """Return the sum of both."""
         return tuple(a + b for a, b in zip(one, other, strict=True))
 
 
 @dataclass
 class CountedTask(Task):
-    """A task that tells the driver what it has written, when it ends; ``written`` is an accumulator of `Sums`."""
+    """A task that reports its files, rows and bytes to the driver at its end; ``written`` is an accumulator of `Sums`."""
 
     task: Task
     written: Any
 
     def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:
-        """As the task itself."""
+        """Run the task itself, then add to the accumulator."""
         answer = self.task.run(batches, task)
         files = {path for stat in answer.stats for path in stat.paths}
         rows, size = (sum(getattr(s, name) for s in answer.stats) for name in ("num_writes", "total_write_bytes"))
@@ -194,10 +194,10 @@ class CountedTask(Task):
 
 @dataclass
 class InsertTask(Task):
-    """Rows into new file groups, one open file for each partition that the task meets.
+    """Write rows into new file groups, one open file for each partition that the task meets.
 
     With ``exact`` the task has all rows of its keys (they were shuffled by key), so it removes repetitions itself; with
-    ``check`` it answers the hashes of its keys, and the driver sees whether there are any.
+    ``check`` it returns the hashes of its keys, and the driver sees whether there are any.
     """
 
     does: ClassVar = "writes rows into new files"
@@ -206,7 +206,7 @@ class InsertTask(Task):
     check: bool = False
 
     def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:
-        """Write as the rows come; memory is one row group for each open file."""
+        """Write as the rows come. Memory is one row group for each open file."""
         groups: dict[str, NewGroups] = {}
         with Files(self.spec, task, keep_hashes=self.check) as files:
             chunks = [table_of(list(batches))] if self.exact else _chunks(batches, self.spec.row_group_rows)
@@ -236,14 +236,14 @@ class InsertTask(Task):
 
 
 def applied(plan: Plan, rows: pa.Table, files: Files) -> Answer:
-    """Rows, or keys to delete, are in the file groups that hold them. Spark hands rows over in any order."""
+    """Merge rows, or keys to delete, into the file groups that hold them. Spark hands rows over in any order."""
     apply(replace(plan, in_order=False), rows, files)
     return Answer(files.stats(), looked=files.looked, idle=files.idle)
 
 
 @dataclass
 class MergeTask(Task):
-    """Rows, or keys to delete, into the file groups that hold them.
+    """Merge rows, or keys to delete, into the file groups that hold them.
 
     All rows of one unit meet in one task.
     """
@@ -252,7 +252,7 @@ class MergeTask(Task):
     plan: Plan
 
     def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:
-        """Memory is the task's rows and one base file."""
+        """Merge. Memory is the task's rows and one base file."""
         refuse_if_over(self.plan.spec.store, self.plan.spec.instant)
         with Files(self.plan.spec, task) as files:
             return applied(self.plan, table_of(list(batches)), files)
@@ -260,24 +260,24 @@ class MergeTask(Task):
 
 @dataclass
 class TargetsTask(Task):
-    """Which file groups the same rows would be merged into; nothing is written."""
+    """Find the file groups that the same rows would be merged into; nothing is written."""
 
     does: ClassVar = "looks which file groups its rows belong to"
     plan: Plan
 
     def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:  # noqa: ARG002 - as all tasks
-        """Memory is the task's rows and the keys of one base file."""
+        """Find them. Memory is the task's rows and the keys of one base file."""
         return Answer(looked=targets(self.plan, table_of(list(batches))))
 
 
 def looked_at(answers: Iterable[Answer]) -> set[FileGroupId]:
-    """What all tasks have looked at."""
+    """Return the file groups that any of the tasks has read."""
     return set[FileGroupId]().union(*(answer.looked for answer in answers))
 
 
 @dataclass
 class ChosenTask(Task):
-    """Rows named by file and position: a condition was evaluated by Spark's own scan. They are deleted, or have new values.
+    """Delete, or set new values in, rows named by file and position: Spark's own scan has evaluated a condition.
 
     Attributes:
         values: the new values, of which Spark has computed some beside the names; None: the rows are deleted.
@@ -290,7 +290,7 @@ class ChosenTask(Task):
     lost: Lost | None = None
 
     def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:
-        """Memory is two numbers for each chosen row, its new values, and one base file."""
+        """Apply. Memory is two numbers for each chosen row, its new values, and one base file."""
         rows = table_of(list(batches))
         slices = {name_of(s): s for group in self.plan.slices.values() for s in group}
         with Files(self.plan.spec, task, round=self.lost.round if self.lost else 0) as files:
@@ -317,13 +317,13 @@ class ChosenTask(Task):
 
 @dataclass
 class RebaseTask(Task):
-    """What the transaction did in some units of what it lost, done again; the rows are numbers of units."""
+    """Repeat the transaction's changes in some units that it lost; the rows are numbers of units."""
 
     does: ClassVar = "merges again what others have changed meanwhile"
     lost: Lost
 
     def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:
-        """Memory is the rows that the transaction changed in one unit and one base file."""
+        """Repeat. Memory is the rows that the transaction changed in one unit and one base file."""
         with Files(self.lost.spec, task, round=self.lost.round) as files:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
@@ -332,12 +332,12 @@ class RebaseTask(Task):
 
 
 def name_of(slice_: FileSlice) -> str:
-    """By which name rows tell their slice: of the base file, which is Spark's own, or that of a group with log files."""
+    """Return the name of a slice in its rows: of the base file, which is Spark's own, or of a group with log files."""
     return "/".join(slice_.group) if slice_.logs else slice_.path.rpartition("/")[2]
 
 
 def repeated_keys(answers: Iterable[Answer]) -> bool:
-    """False only when no two inserted rows of one partition have the same key, in whatever tasks they were."""
+    """Return False only when no two inserted rows of one partition have the same key, in whatever tasks they were."""
     by_partition: dict[str, list[bytes]] = {}
     for answer in answers:
         for partition, packed in answer.hashes.items():
@@ -357,12 +357,12 @@ def _task_number() -> int:
 
 
 def table_of(batches: list[pa.RecordBatch]) -> pa.Table:
-    """The rows of all batches."""
+    """Return the rows of all batches."""
     return pa.Table.from_batches(batches).combine_chunks() if batches else pa.table({})
 
 
 def _chunks(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
-    """Batches joined to about ``rows`` rows: each kernel call then does enough to be worth it."""
+    """Yield batches joined to about ``rows`` rows: each kernel call then does enough to be worth it."""
     waiting: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:

@@ -17,10 +17,10 @@ from .writing import SIZES, JobSizes, SparkStream, Writes, Writing
 class SparkTransaction(Writing):
     """A transaction of `SparkTable.run`, which commits it. Each step sees what was staged before.
 
-    A write is staged when it returns. Overwrites want a transaction begun as ``insert_overwrite``, which has no others.
+    A write is staged when it returns. Overwrites need a transaction begun as ``insert_overwrite``, which has no other writes.
 
     Attributes:
-        txn: the transaction, for anything beyond reads and writes; its ``current`` state is what is read.
+        txn: the transaction, for anything beyond reads and writes; reads use its ``current`` state.
     """
 
     def __init__(
@@ -54,6 +54,6 @@ class SparkTransaction(Writing):
         return self.txn.__reduce__()
 
     def stream(self, name: str) -> SparkStream:
-        """A stream of the table, whose events land with this transaction. It writes nothing else then."""
+        """Return a stream of the table, whose events are committed with this transaction, which then writes nothing else."""
         self.txn.stream(name)
         return SparkStream(self._writes, name)

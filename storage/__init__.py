@@ -1,4 +1,4 @@
-"""Atomic object operations on local disk, S3, GCS and Azure: the only part that touches a table's bytes."""
+"""Atomic object operations on local disk, S3, GCS and Azure: the only part that reads and writes a table's bytes."""
 
 if __name__ != "lakelatch.storage":
     raise ImportError(

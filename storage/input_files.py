@@ -1,4 +1,4 @@
-"""Reads the small files that people name: tokens, certificates, options, schemas."""
+"""Read the small files that people name: tokens, certificates, options, schemas."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BYTES_MAX = 1 << 24
 
 
 def read_input(path: str) -> bytes:
-    """Return the whole file, which may be the pipe of a shell's ``<(...)``. Waits for nobody to open the other end of one.
+    """Return the whole file, which may be the pipe of a shell's ``<(...)``. Does not wait for a pipe's other end to be opened.
 
     Raises:
         OSError: it cannot be read, or has more than 16 MiB.

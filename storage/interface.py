@@ -1,10 +1,10 @@
 """The interface of a store: atomic operations on objects.
 
-A store gives three guarantees, and `probe.py` refuses one that does not:
+A store gives three guarantees, and `probe.py` refuses a store without them:
 
 1. *Atomic visibility*: an object is seen whole or not at all.
 2. *One winner*: of several `put_if_absent` on a free path, or `replace_if_match` on one tag, exactly one is done.
-3. *Read your writes*: after a write is done, every later `get`, `head` and `list` by anybody sees it.
+3. *Read your writes*: after a write is done, every later `get`, `head` and `list` by any process sees it.
 
 Paths are relative to the store's root, use ``/``, and never start with it. Writes answer with an `Outcome` and do
 not raise for a lost race; they raise `StorageError` when the store says that nothing was written (no space, no
@@ -97,9 +97,9 @@ class Store(Protocol):
         ...
 
     def settled(self, folder: str, body: bytes) -> AbstractContextManager[bytes]:
-        """The same bytes for one `put_if_absent` into the folder with ``durable="bytes"``, in the block.
+        """Yield the same bytes for one `put_if_absent` into the folder with ``durable="bytes"``, in the block.
 
-        What can be done before the name is known has been done then, so the put is quicker; any other use is as with ``body``.
+        The work that does not need the name is done before the block, so the put is quicker; any other use is as with ``body``.
         """
         ...
 
@@ -150,10 +150,10 @@ class Store(Protocol):
     ) -> builtins.list[Entry]:
         """List the objects in the folder, sorted by path.
 
-        ``after`` skips names (relative to the folder) up to and including it. With ``hidden`` False what lies in sub-folders
-        whose names begin with a dot is left out, and costs nothing. ``sized`` tells by the name of an object whether its size
-        and time are wanted (None: of all); where each costs a call of its own, others have a size of -1 and a time of 0. A
-        missing folder is empty. Our own code filters and sorts, because stores differ.
+        ``after`` skips names (relative to the folder) up to and including it. With ``hidden`` False, objects in sub-folders
+        whose names begin with a dot are left out, and cost nothing. ``sized`` takes an object's name and returns whether its
+        size and time are wanted (None: always); where each costs a call of its own, others have a size of -1 and a time of 0.
+        A missing folder is empty. Our own code filters and sorts, because stores differ.
         """
         ...
 
@@ -180,12 +180,12 @@ class Store(Protocol):
     def open(self, path: str, *, size: int | None = None) -> AbstractContextManager[IO[bytes]]:
         """Read an object as a seekable stream. Raises `StorageError` when there is none.
 
-        ``size`` in bytes, where it is known for sure, may save a request; a missing object may be told at the first read then.
+        ``size`` in bytes, if known for sure, may save a request; a missing object may then be reported at the first read.
         """
         ...
 
     def uri(self, path: str) -> str:
-        """The object's address as Spark and other engines spell it."""
+        """Return the object's address as Spark and other engines spell it."""
         ...
 
     def hadoop_options(self) -> Mapping[str, str] | None:
@@ -216,7 +216,7 @@ def put_secured(store: Store, path: str, body: bytes) -> Put:
 
 
 def secured(store: Store, path: str) -> Put:
-    """`Store.secure` among others who do the same: who was overtaken by one of them tries again. LOST: there is no object."""
+    """Call `Store.secure`, retrying when another writer that does the same was faster. LOST: there is no object."""
     for _ in range(_TRIES):
         put = store.secure(path)
         if put.outcome is not Outcome.LOST or store.head(path) is None:

@@ -1,4 +1,4 @@
-"""Parses a table's URL into its canonical spelling.
+"""Parse a table's URL into its canonical spelling.
 
 A lock is taken on a name, so two spellings of one table would be two locks. `canonical` is that name; it holds no
 secrets, which is why it is a name and not an address: a store on a non-standard endpoint is handed to another
@@ -20,7 +20,7 @@ from ..plain_text import has_odd_port, may_hold_password
 
 __all__ = ["Location", "canonical", "check_path", "is_far", "may_hold_secret", "parse", "same_place"]
 
-# What other engines write for the same place. `abfs` and `abfss` differ only in TLS, which is a matter of the client.
+# The schemes of other engines for the same place. `abfs` and `abfss` differ only in TLS, which concerns the client.
 _KINDS = {
     "file": "file",
     "s3": "s3",
@@ -117,7 +117,7 @@ def canonical(url: str | os.PathLike[str]) -> str:
 
 
 def same_place(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> bool:
-    """Whether both are the same place, even where a mount gives one folder two paths."""
+    """Return whether both are the same place, even where a mount gives one folder two paths."""
     one, two = parse(a), parse(b)
     if one.kind == two.kind == "file" and one.path != two.path:
         try:
@@ -129,7 +129,7 @@ def same_place(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> bool:
 
 
 def is_far(url: str) -> bool:
-    """Whether a request to the store at that canonical URL takes long, as everywhere but on a local disk."""
+    """Return whether a request to the store at that canonical URL is slow, as everywhere but on a local disk."""
     return not url.startswith("file:")
 
 
@@ -147,9 +147,9 @@ def check_path(path: str, *, folder: bool = False) -> str:
 
 
 def may_hold_secret(text: str) -> bool:
-    """Whether a folder or the URL of a table or lock may hold a password, rightly written or not.
+    """Return whether a folder or the URL of a table or lock may hold a password, well-formed or not.
 
-    What a folder is called already is none.
+    The name of an existing folder is not a secret.
     """
     match = _SCHEME.match(text)
     kind = None if match is None else _KINDS.get(match[1].lower())
@@ -171,7 +171,7 @@ def _refuse_other_encodings(text: str) -> None:
 
 
 def _is_there(path: str) -> bool:
-    """Whether there is a folder as far as the path holds what looks like a secret."""
+    """Return whether a folder exists for the part of the path that looks like a secret."""
     end = path.find("/", max(path.rfind(each) for each in "@=:"))
     return os.path.lexists(path if end < 0 else path[:end])
 
@@ -184,7 +184,7 @@ def _local(path: str, options: Mapping[str, Any]) -> Location:
 
 
 def _file_path(address: str, shown: str) -> str:
-    """Take the path from file:/a, file:///a and file://localhost/a."""
+    """Return the path of file:/a, file:///a and file://localhost/a."""
     if address.startswith("//"):
         host, slash, rest = address[2:].partition("/")
         if host.lower() not in ("", "localhost"):
@@ -225,7 +225,7 @@ def _bucket(kind: str, address: str, options: dict[str, str], shown: str) -> Loc
 
 
 def _decoded(text: str, shown: str) -> str:
-    """Undo percent-encoding; an encoded slash or control character would change what the path means and is refused."""
+    """Undo percent-encoding. An encoded slash or control character would change what the path means and is refused."""
     try:
         decoded = unquote(text, errors="strict")
         decoded.encode()

@@ -1,4 +1,4 @@
-"""Opens the store for a URL. A store's client library is imported at its first use."""
+"""Open the store for a URL. A store's client library is imported at its first use."""
 
 from __future__ import annotations
 

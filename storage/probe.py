@@ -1,12 +1,12 @@
-"""Checks by racing writers that a store's conditional writes are atomic.
+"""Check by racing writers that a store's conditional writes are atomic.
 
-A store can answer every question in a row correctly (create over existing: refused; wrong tag: refused) and still
+A store can answer every sequential request correctly (create over existing: refused; wrong tag: refused) and still
 let several racers win: s3s-fs 0.14.1 does. So some processes write to one path at the same moment, for several paths
 and with large bodies as well, and every round has one winner whose bytes are what the store then holds.
 
-What a round can show is two writers that meet, so what it tells grows with the pairs of them, and what it costs with their
-number: 13 writers at 9 paths are 702 pairs in 117 writes, 8 writers at 24 paths are 672 in 192. More processes than that take
-longer to start than their rounds save.
+A round detects a fault only when two writers meet, so its value grows with the pairs of writers, and its cost with
+their number: 13 writers at 9 paths are 702 pairs in 117 writes, 8 writers at 24 paths are 672 in 192. More processes
+than that take longer to start than their rounds save.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Racers:
             raise
 
     def race(self, act: str, path: str, size: int) -> list[Put]:
-        """Let all writers ``create``, or ``replace`` what is there; their answers by number."""
+        """Let all writers ``create``, or ``replace`` the object; return their answers by number."""
         with _helpers_answer():
             for helper in self._helpers:
                 helper.send((act, path, size))
@@ -98,7 +98,7 @@ class Racers:
             return [helper.receive(_ANSWER_S) for helper in self._helpers]
 
     def count(self, path: str, times: int) -> list[list[int]]:
-        """Let each writer increment the number at ``path`` ``times``; returns the values each got."""
+        """Let each writer increment the number at ``path`` ``times``; return the values each got."""
         with _helpers_answer():
             for helper in self._helpers:
                 helper.send(("count", path, times))
@@ -152,7 +152,7 @@ def _count(store: Store, path: str, times: int) -> list[int]:
 
 
 def _body(act: str, number: int, size: int) -> bytes:
-    # Never the bytes that are there already: S3's tag is that of the content, and such a replacement changes nothing.
+    # Never the current bytes: S3's tag is that of the content, so replacing them would not change the tag.
     return bytes([ord("A" if act == "create" else "a") + number % 26]) * size
 
 
@@ -165,7 +165,7 @@ def _helpers_answer() -> Iterator[None]:
 
 
 def _judge(store: Store, act: str, path: str, size: int, answers: list[Put]) -> bool:
-    """Refuse unless at most one writer won (exactly one if all got answers) and its bytes are whole; whether it stands."""
+    """Refuse unless at most one writer won (one if all got answers), with all its bytes. Return whether the object exists."""
     winners = [number for number, answer in enumerate(answers) if answer.done]
     unsure = [number for number, answer in enumerate(answers) if answer.outcome is Outcome.UNKNOWN]
     what = f"{len(answers)} writers tried to {act} one object of {size} bytes at once"
@@ -177,7 +177,7 @@ def _judge(store: Store, act: str, path: str, size: int, answers: list[Put]) -> 
     possible = winners or unsure
     if found is None or found.body not in {_body(act, number, size) for number in possible}:
         if not winners and (found is None or act == "replace"):
-            return found is not None  # no writer was told that it won, and none did
+            return found is not None  # no writer got an answer that it won, and the object agrees
         seen = "nothing" if found is None else f"{len(found.body)} bytes beginning with {found.body[:8]!r}"
         _unsafe(store, f"{what}; writer {possible} won, but afterwards there was {seen}")
     return True
@@ -202,9 +202,9 @@ def _ask_in_a_row(store: Store, path: str) -> None:
 
 
 def _ask_listing(store: Store, folder: str, paths: list[str]) -> None:
-    """Refuse unless all that was read back is listed, and nothing else but what is there."""
+    """Refuse unless the listing has every object that was read back, and nothing that does not exist."""
     listed = [entry.path for entry in store.list(folder)]
-    strange = set(listed) - set(paths)  # of a write without an answer it may be
+    strange = set(listed) - set(paths)  # perhaps from a write without an answer
     if not set(paths) <= set(listed) or any(store.head(path) is None for path in strange):
         _unsafe(store, "the listing differs from what is there")
 

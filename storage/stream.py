@@ -11,7 +11,7 @@ __all__ = ["stream_into"]
 
 
 class _File(io.FileIO):
-    """A file that reports what the disk does not take as its store reports every other failure."""
+    """A file that reports a failed write to the disk as its store reports every other failure."""
 
     def __init__(self, fd: int, refuse: Callable[[OSError], NoReturn]) -> None:
         super().__init__(fd, "wb")
@@ -25,9 +25,9 @@ class _File(io.FileIO):
 
 
 def stream_into(fd: int, refuse: Callable[[OSError], NoReturn]) -> IO[bytes]:
-    """A buffered stream into an open file, on a descriptor of its own: a Parquet writer may close it early.
+    """Return a buffered stream into an open file, on a descriptor of its own: a Parquet writer may close it early.
 
     Args:
-        refuse: raises what the store's caller is to see, from wherever the stream is written.
+        refuse: raises the error for the store's caller, from wherever the stream is written.
     """
     return io.BufferedWriter(_File(os.dup(fd), refuse))

@@ -1,4 +1,4 @@
-"""Checks whether a lock service keeps what the protocol needs."""
+"""A check of a lock service: does it keep what the protocol needs?"""
 
 from .checkup import Verdict, check_up
 

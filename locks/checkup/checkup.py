@@ -1,9 +1,9 @@
-"""Tests on the user's own server, from several processes, whether locks keep their promises.
+"""Test on the user's own server, from several processes, whether locks keep their promises.
 
 For `lakelatch locks check URL`. It is the short form of the conformance suite in `lakelatch.testing`: real time, real
 processes, half a minute at most where the server is near. A promise is kept, broken, or could not be tried: a server
-that does not answer, or refuses the user, has broken none. Leases are as long as the server's answers ask for. Its keys
-begin with ``lakelatch-check-``, and the first of them is held throughout, so that two checkers of one server do not take
+that does not answer, or refuses the user, has broken none. Leases are as long as the server's answers require. Its keys
+begin with ``lakelatch-check-``, and the first of them is held throughout, so that two checks of one server do not take
 each other for a fault.
 """
 
@@ -32,9 +32,9 @@ from .worker import PATIENCE_S
 
 PREFIX = "lakelatch-check-"
 _LEASE_S_MIN = 3.0
-_LEASE_ACQUIRES = 8  # so many of the slowest acquire or release fit into a lease
+_LEASE_ACQUIRES = 8  # how many of the slowest acquire or release fit into a lease
 _MEASURED = 3  # times that each is done at least
-_NOTICE_S = 1.0  # a holder knows of its loss at most so long after its deadline
+_NOTICE_S = 1.0  # a holder knows of its loss at most this long after its deadline
 # Options that make a URL mean one certain lock, or that fix times which the check has to choose.
 _LEFT_OUT = ("key", "layout", "jvm", "jvm_expire", "jvm_pause", "lease", "max_hold", "session")
 
@@ -50,7 +50,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Verdict:
-    """All of them; ``figures`` are measured, ``limits`` is what this provider does not promise."""
+    """All findings; ``figures`` are measurements, ``limits`` lists the promises that this provider does not make."""
 
     url: str
     findings: list[Finding] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Verdict:
 
     @property
     def kept(self) -> bool | None:
-        """Whether every promise was; None when none was broken and one could not be tried."""
+        """True if every promise was kept; None when none was broken and one could not be tried."""
         each = {finding.kept for finding in self.findings}
         return False if False in each else None if None in each else True
 
@@ -88,7 +88,7 @@ def check_up(
                 kept, seen = False, str(e)
             except LakeLatchError as e:
                 kept, seen = None, str(e)
-            except Exception as e:  # noqa: BLE001 (whatever a stranger's provider raises, nothing was learnt)
+            except Exception as e:  # noqa: BLE001 (a third party's provider may raise anything; nothing was learnt)
                 kept, seen = None, f"{type(e).__name__}: {e}"
             verdict.findings.append(Finding(promise, kept, seen))
             if len(verdict.findings) == 1 and not kept:
@@ -98,7 +98,7 @@ def check_up(
 
 
 def _plain(url: str, env: Environment) -> str:
-    """The URL of the same service, with no lease and no key of its own."""
+    """Return the URL of the same service, with no lease and no key of its own."""
     with open_provider(url, env=env) as provider:
         place, _, query = provider.url.partition("?")
     if place.startswith("memory:"):
@@ -108,7 +108,7 @@ def _plain(url: str, env: Environment) -> str:
 
 
 def _with_lease(url: str, lease_s: float, env: Environment) -> str:
-    """The same with leases so long, where the provider takes them from its URL."""
+    """Return the URL with this lease, where the provider takes it from its URL."""
     wanted = f"{url}{'&' if '?' in url else '?'}lease={format_duration(lease_s)}"
     try:
         open_provider(wanted, env=env).close()
@@ -128,7 +128,7 @@ class _Checkup:
         self._grants: list[tuple[float, int]] = []
 
     def parts(self) -> Iterator[tuple[str, Callable[[], tuple[bool | None, str]]]]:
-        """Each promise in words, and how it is tried: kept or not, and what was seen."""
+        """Yield each promise in words and its test, which returns kept or not (None: could not be tried) and the evidence."""
         yield "the service answers", self._answers
         yield "one holder at a time, between processes", self._exclusion
         yield "tokens grow with every grant", self._tokens
@@ -139,7 +139,7 @@ class _Checkup:
         yield "a holder that was paused knows that it has lost, and spares its successor", self._loss
 
     def limits(self) -> list[str]:
-        """What this provider does not promise."""
+        """Return the promises that this provider does not make."""
         locks, limits = self._locks, []
         if not locks.fair:
             limits.append("Waiters are not served strictly in the order they came")
@@ -159,7 +159,7 @@ class _Checkup:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
-        """Release what is held."""
+        """Release the leases that are held."""
         self._stack.close()
 
     # --- the parts -------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class _Checkup:
         return True, f"the first grant took {took_s * 1000:.0f} ms; leases of {self._lease_s:g} s are tried"
 
     def _time_single(self) -> None:
-        """One process alone: latencies, and requests where the provider counts them."""
+        """Measure one process alone: latencies, and requests where the provider counts them."""
         key = PREFIX + "alone"
         acquires: list[float] = []
         releases: list[float] = []
@@ -302,7 +302,7 @@ class _Checkup:
 
     @contextmanager
     def _holding(self, key: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
-        """Another process that holds the key: its token, and the process."""
+        """Yield another process that holds the key: its token, and the process."""
         with _worker("hold", self._verdict.url, key, str(self._lease_s)) as worker:
             token = int(_heard(worker))
             _go_on(worker)
@@ -340,7 +340,7 @@ def _answer(worker: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 def _requests(locks: LockProvider) -> int:
-    # Not a part of the contract: built-in providers count, a stranger's need not.
+    # Not a part of the contract: built-in providers count, a third party's need not.
     return int(getattr(getattr(locks, "_backend", None), "requests", 0))
 
 

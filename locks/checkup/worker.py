@@ -20,7 +20,7 @@ PATIENCE_S = 60.0
 
 
 def contend(url: str, key: str, folder: str, seconds: str) -> None:
-    """Take and give back as often as it goes; a file that only a holder makes shows when two are in at once."""
+    """Take and release as often as possible. A file that only a holder creates shows when two hold at once."""
     inside = Path(folder, "inside")
     grants: list[tuple[float, int]] = []
     waits: list[float] = []
@@ -38,7 +38,7 @@ def contend(url: str, key: str, folder: str, seconds: str) -> None:
                     os.close(os.open(inside, os.O_CREAT | os.O_EXCL))
                 except FileExistsError:
                     overlaps += 1
-                os.sched_yield()  # on a busy machine others would hardly ever look while we are in
+                os.sched_yield()  # on a busy machine others would hardly ever run while we hold it
                 grants.append((now, lease.token))
                 waits.append(now - asked)
                 with contextlib.suppress(FileNotFoundError):
@@ -47,7 +47,7 @@ def contend(url: str, key: str, folder: str, seconds: str) -> None:
 
 
 def hold(url: str, key: str, lease_s: str) -> None:
-    """Hold until the lease is lost, and say how and when that was noticed."""
+    """Hold until the lease is lost, and report how and when that was noticed."""
     lost = Event()
     with open_provider(url) as locks:
         lease = locks.acquire(key, wait_s=PATIENCE_S, lease_s=float(lease_s), reason="lakelatch locks check")

@@ -1,4 +1,4 @@
-"""What all lock providers share on top of a backend: leases, renewal, queues, messages, metrics."""
+"""The part that all lock providers share on top of a backend: leases, renewal, queues, messages, metrics."""
 
 from .backend import Backend, Contender, LockRequest
 from .capacity import Capacity

@@ -1,7 +1,7 @@
-"""Releases the leases of a process when it exits.
+"""Release the leases of a process when it exits.
 
 This happens at every clean exit (`atexit`), and at SIGTERM unless the user has a handler for it.
-The process still dies of that signal, a moment later. A user's handler is never replaced; one that
+The process still dies of that signal, a moment later. A user's handler is never replaced; a handler that
 ends with `sys.exit` is a clean exit. Only the main thread may set a handler, so its first lease
 does. A process that is killed otherwise, or whose main thread never returns to Python, releases
 nothing; its leases run out.

@@ -1,6 +1,6 @@
 """The interface that a lock service implements; `LeasedLocks` turns it into a provider.
 
-memory.py has the smallest one. A backend tries a key once, waits in its own queue, tells who holds
+memory.py has the smallest one. A backend tries a key once, waits in its own queue, reports who holds
 a key and ends a grant. It hands out a `Grant` (grant.py).
 """
 
@@ -25,7 +25,7 @@ class LockRequest:
     max_hold_s: float | None
     token_above: int
     reason: str
-    waits: bool  # True: the caller will wait, so it must not overtake those who wait already
+    waits: bool  # True: the caller will wait, so it must not overtake earlier waiters
 
 
 class Contender(Protocol):
@@ -38,7 +38,7 @@ class Contender(Protocol):
     def leave(self) -> None:
         """Withdraw from the queue, including any request whose answer was lost.
 
-        Called once when there is no grant; a grant takes the place over.
+        Called once if there is no grant; otherwise the grant takes over the place.
         """
         ...
 
@@ -62,11 +62,11 @@ class Backend(Capabilities, Protocol):
     def requests(self) -> int: ...
 
     def line_up(self, key: str) -> Contender:
-        """Create the contender for one request. May register it with the service."""
+        """Return a contender for one request. May register it with the service."""
         ...
 
     def try_grant(self, ask: LockRequest, place: Contender) -> Grant | None:
-        """Try once. None when the key is busy.
+        """Try once. Return None when the key is busy.
 
         Raises `TokenRegressedError` when no token above ``ask.token_above`` can be granted.
         """
@@ -77,7 +77,7 @@ class Backend(Capabilities, Protocol):
         ...
 
     def end(self, key: str, *, token: int, reason: str, who: str) -> bool:
-        """End the grant with ``token`` and record the break. False when it is not the holder."""
+        """End the grant with ``token`` and record the break. Return False when it is not the holder."""
         ...
 
     def breaks(self, key: str) -> tuple[BreakRecord, ...]:

@@ -1,17 +1,17 @@
-"""Measures how many leases one process can keep alive when each renewal is a separate request."""
+"""Measure how many leases one process can keep alive when each renewal is a separate request."""
 
 from __future__ import annotations
 
 from collections import deque
 
-MOST = 1000  # held and measured on the local servers (docs/locks.md); beyond, nobody has looked
+MOST = 1000  # measured on the local servers (docs/locks.md); more has not been tried
 _SHARE = 0.5  # of a third of the lease: the rest is for slow answers and for trying again
 _REMEMBERED = 31
 _WRITE_S_MIN = 0.0005
 
 
 class Capacity:
-    """Estimates the capacity from the time of a write.
+    """The capacity, estimated from the time of a write.
 
     One thread renews all leases, one after another, within a third of a lease.
     """

@@ -6,22 +6,22 @@ from typing import Protocol
 
 
 class Observer(Protocol):
-    """Called on the thread where it happens, so each call is short and never raises."""
+    """A receiver of lock events. Called on the thread where they happen, so each call is short and never raises."""
 
     def waited(self, scheme: str, key: str, seconds: float, *, granted: bool) -> None:
-        """An `acquire` or `try_acquire` has ended."""
+        """Record that an `acquire` or `try_acquire` has ended."""
         ...
 
     def renewed(self, scheme: str, key: str, outcome: str, late_s: float) -> None:
-        """A renewal was answered: "ok", "refused", or "failed"; ``late_s`` after it was due."""
+        """Record the answer to a renewal: "ok", "refused", or "failed". ``late_s`` is the time since it was due."""
         ...
 
     def ended(self, scheme: str, key: str, seconds: float, reason: str) -> None:
-        """A lease was given back ("released") or lost, after ``seconds``."""
+        """Record that a lease was released ("released") or lost, after ``seconds``."""
         ...
 
     def broke(self, scheme: str, key: str) -> None:
-        """This process broke somebody's lease."""
+        """Record that this process broke a lease."""
         ...
 
 
@@ -33,10 +33,10 @@ current = _Current()
 
 
 def observe(observer: Observer | None) -> None:
-    """Tell ``observer`` what happens to all locks of this process from now on, instead of the one before."""
+    """Report all lock events of this process to ``observer`` from now on, instead of the previous one."""
     current.observer = observer
 
 
 def scheme_of(place: str) -> str:
-    """What metrics are labelled by: there are few schemes, and never more than that."""
+    """The label of metrics: a URL's scheme, of which there are only a few."""
     return place.partition(":")[0]

@@ -1,4 +1,4 @@
-"""What a backend grants, and the reasons why a grant ends."""
+"""The interface of a backend's grant, and the reasons why a grant ends."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Grant(Protocol):
     token: int
 
     def renew(self) -> bool:
-        """Renew the grant. False when it is no longer ours."""
+        """Renew the grant. Return False when it is no longer ours."""
         ...
 
     def check(self) -> bool:
-        """Whether the backend still has this grant as the holder."""
+        """Return whether the backend still has this grant as the holder."""
         ...
 
     def release(self) -> Release:
@@ -43,9 +43,10 @@ class Grant(Protocol):
         ...
 
     def listen(self, call: Callable[[str], None]) -> None:
-        """Have ``call`` told the reason (``STOLEN``, ``EXPIRED``) if the backend itself brings the news that the grant
-        has ended; at once if it has ended already, on any thread, more than once if need be; ``call`` returns quickly.
-        A backend that brings no news does nothing.
+        """Call ``call`` with the reason (``STOLEN``, ``EXPIRED``) when the backend notifies us that the grant has ended.
+
+        If it has ended already, the call comes at once. It may come on any thread and more than once; ``call`` returns quickly.
+        A backend without notifications does nothing.
         """
         ...
 

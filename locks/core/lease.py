@@ -4,12 +4,12 @@ A backend gives a `Grant` (renew, check, release); `HeldLease` makes a `Lease` o
 holds throughout: **the holder judges by its own monotonic clock, from before the request was sent**.
 
     t=0    A asks; the backend answers at t=0.2: held until t=10, not t=10.2
-    t=4    the renewer asks again; no answer comes; it tries again and again
+    t=4    the renewer asks again; no answer comes; it retries until the deadline
     t=10   A's lease is lost (unreachable), whatever the backend says later
     t=10.1 the answer to an old renewal arrives and says "still yours": too late, the lease is not revived,
-           because somebody may have looked at t=10.05
+           because a caller may have read it as lost at t=10.05
 
-The user's handle and the `LeaseState` behind it are separate objects, so that a dropped handle is
+The user's handle and the `LeaseState` behind it are separate objects. So a dropped handle is
 noticed: its lease is no longer renewed and runs out.
 """
 
@@ -85,11 +85,11 @@ class LeaseState:
         self.failure = ""
         self.deadline = min(asked_at + self.lease_s, self._hold_until)
         self.due_at = asked_at + self.lease_s / 3  # when it is to be renewed
-        self.next_at = min(self.due_at, self.deadline)  # when the renewer looks at it again
+        self.next_at = min(self.due_at, self.deadline)  # when the renewer checks it again
         self._retry_s = self.lease_s / 48
 
     def log(self, level: int, text: str, *values: object, error: BaseException | None = None) -> None:
-        """A log record about this lease, with its facts as fields."""
+        """Log a record about this lease, with its facts as fields."""
         if _log.isEnabledFor(level):
             facts = {"key": self.key, "owner": self.owner, "token": self.grant.token}
             _log.log(
@@ -124,7 +124,7 @@ class LeaseState:
             if self._gone is not None:
                 return self._gone
             self._gone = reason
-        self.next_at = 0.0  # the renewer does the rest at its next tick
+        self.next_at = 0.0  # the renewer runs the callbacks at its next tick
         if reason == RELEASED:
             self.log(logging.DEBUG, "released")
         else:
@@ -190,7 +190,7 @@ class LeaseState:
             call(reason)
 
     def tell(self) -> None:
-        """Run the callbacks of a lost lease, on the callback thread."""
+        """Run the callbacks of a lost lease. Called on the callback thread."""
         reason = str(self.gone())
         with self._mark:
             calls, self._callbacks = self._callbacks, []
@@ -246,13 +246,13 @@ def renew(holds: Sequence[LeaseState], ask: RenewMany) -> None:
 
 
 class Keeper(Protocol):
-    """Who renews leases while their handles live: the process's renewer."""
+    """The process's renewer: renews leases while their handles live."""
 
     def add(self, hold: LeaseState, handle: HeldLease) -> None:
-        """Renew it from now on."""
+        """Renew ``hold`` from now on."""
 
     def released(self, hold: LeaseState) -> None:
-        """It was given back."""
+        """Record that ``hold`` was released."""
 
 
 class HeldLease:
@@ -272,12 +272,12 @@ class HeldLease:
 
     @property
     def deadline(self) -> float:
-        """Local monotonic time after which the lease must not be relied on; renewals move it."""
+        """The local monotonic time after which the lease must not be relied on; renewals move it."""
         return self._hold.deadline
 
     @property
     def lost(self) -> str | None:
-        """Why the lease is gone, or None while it is held; "released" after an own `release`."""
+        """The reason why the lease is gone, or None while it is held; "released" after an own `release`."""
         return self._hold.gone()
 
     def ensure_held(self, *, fresh: bool = False) -> None:
@@ -293,7 +293,7 @@ class HeldLease:
         self._hold.on_lost(call)
 
     def release(self) -> Release:
-        """Give the lock back. Never raises for a lost lease and never touches a successor's."""
+        """Release the lock. Never raises for a lost lease and never touches a successor's."""
         self._asked_release = True
         outcome = self._hold.release()
         self._renewer.released(self._hold)

@@ -10,7 +10,7 @@ from .backend import LockRequest
 
 
 def time_text(at: float) -> str:
-    """A time for people; that of a record may be any number."""
+    """Return a time for people. A record's time may be any number."""
     try:
         return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
     except (ValueError, OverflowError, OSError):
@@ -18,7 +18,7 @@ def time_text(at: float) -> str:
 
 
 def too_many(ask: LockRequest, place: str, most: int) -> LockError:
-    """The process already holds as many leases as it can renew."""
+    """The error when the process already holds as many leases as it can renew."""
     return LockError(
         f"This process holds {most} leases at {place}, which is as many as it can keep alive there. Lock {ask.key!r} was "
         "not taken; release others first, or spread the work over more processes",
@@ -27,7 +27,7 @@ def too_many(ask: LockRequest, place: str, most: int) -> LockError:
 
 
 def token_behind(ask: LockRequest, place: str, token: int) -> TokenRegressedError:
-    """The backend's token counter went back below a token that was seen."""
+    """The error when the backend's token counter has gone back below a token that was seen."""
     return TokenRegressedError(
         f"Lock {ask.key!r} would be granted with token {token}, but token {ask.token_above} was seen before: the counter at "
         f"{place} went back (it was rebuilt or emptied) and could not be lifted. Nothing is held; begin a new generation "
@@ -39,10 +39,10 @@ def token_behind(ask: LockRequest, place: str, token: int) -> TokenRegressedErro
 def busy(
     ask: LockRequest, wait_s: float, holder: Holder | None, ahead: int | None, *, ours: bool = False
 ) -> LockTimeoutError:
-    """The wait for the key timed out.
+    """The error when the wait for the key timed out.
 
     ``ahead`` counts the holder and the waiters before us, where known. ``ours``: a lease of this
-    process holds the key. Whether it is the caller's own cannot be known: pool threads and tasks
+    process holds the key. It may not be the caller's own: pool threads and tasks
     change places, and a lease may be handed on.
     """
     line = "" if ahead is None else f" (number {ahead} in line)"

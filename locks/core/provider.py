@@ -32,14 +32,14 @@ __all__ = ["Backend", "Contender", "LeasedLocks", "LockRequest"]
 _log = logging.getLogger("lakelatch.locks")
 
 _ABOVE_MAX = 2**62  # tokens are integers of 64 bits somewhere, and must have room to grow
-_OUTAGE_S = 0.5  # between two tries when the server does not answer
+_OUTAGE_S = 0.5  # between two tries while the server does not answer
 
 
 class LeasedLocks:
     """The `LockProvider` of every built-in backend.
 
     Args:
-        account: tells apart places that have one URL, where it does not say whose they are; told to nobody.
+        account: separates places that share a URL but belong to different accounts; never shown.
     """
 
     def __init__(self, backend: Backend, url: LockUrl, env: Environment, *, account: str = "") -> None:
@@ -69,7 +69,7 @@ class LeasedLocks:
 
     @property
     def lifts_tokens(self) -> bool:
-        """True when it can grant above a token that it never gave."""
+        """True when the backend can grant above a token that it never gave."""
         return self._backend.lifts_tokens
 
     @property
@@ -88,7 +88,7 @@ class LeasedLocks:
 
     @property
     def place(self) -> str:
-        """What is shared in a process: by providers of one place, and by no others."""
+        """The name of the place; providers of one place share a queue and a renewer in this process."""
         return self._address + (f"#{self._account}" if self._account else "")
 
     def __getstate__(self) -> dict[str, Any]:
@@ -127,9 +127,9 @@ class LeasedLocks:
     ) -> HeldLease:
         """Wait for the key and return its lease.
 
-        ``given_up()`` is asked when the key turns out to be busy, about every ``look_s`` from then on, and before the next
-        try; when it is true the wait is over. For callers that cannot interrupt this thread, or that may come to need the
-        key no more. Raises `LockTimeoutError`, which names the holder.
+        ``given_up()`` is called once the key is found busy, about every ``look_s`` from then on, and before the next
+        try; when it returns True the wait is over. It is for callers that cannot interrupt this thread, or that may no
+        longer need the key. Raises `LockTimeoutError`, which names the holder.
         """
         ask = self._ask(key, lease_s, max_hold_s, token_above, reason, waits=wait_s > 0)
         lease = self._grant(ask, wait_s=wait_s, given_up=given_up, look_s=look_s)
@@ -147,7 +147,7 @@ class LeasedLocks:
         return holder and replace(holder, queue=holder.queue + self._front.waiting(key))
 
     def break_lease(self, key: str, *, token: int, reason: str, who: str) -> bool:
-        """End the lease with ``token`` and keep an audit record. False when it is not the holder.
+        """End the lease with ``token`` and keep an audit record. Return False when it is not the holder.
 
         A holder in this process learns it at once. Others learn it from a notification of the
         backend, or at their next renewal or ``ensure_held(fresh=True)``.
@@ -231,7 +231,7 @@ class LeasedLocks:
         )
 
     def spell(self, key: str) -> str:
-        """The key as the store of the locks knows it."""
+        """Return the key as the lock service knows it."""
         if not isinstance(key, str) or not key.strip():
             raise ConfigError(f"A lock key is a text that is not empty, not {key!r}", key=key)
         return self._settings.key or normal_key(key)
@@ -274,7 +274,7 @@ class LeasedLocks:
         given_up: Callable[[], bool] | None,
         look_s: float,
     ) -> HeldLease | None:
-        """Acquire with a ticket; leaves ticket and place unless a lease took them over."""
+        """Acquire with a ticket. Leaves ticket and place unless a lease took them over."""
         env = self._env
         place: Contender | None = None
         lease = None
@@ -292,6 +292,8 @@ class LeasedLocks:
                         lease = self._hand_out(ask, grant, asked_at, ticket)
                         return lease
                     # The lease expired while the answer was on its way: never hand out a lost lease.
+                    # Released rather than kept: the backend would still show us as the holder for the rest of the
+                    # lease it counts.
                     _give_back(ask, grant)
                 left = 0.0 if until is None else until - env.monotonic()
                 if left <= 0:
@@ -322,7 +324,7 @@ class LeasedLocks:
         given_up: Callable[[], bool] | None,
         look_s: float,
     ) -> bool:
-        """Wait until another try is worthwhile; True: the caller has given up."""
+        """Wait until another try is worthwhile. Return True if the caller has given up."""
         env = self._env
         if place is None:
             return False
@@ -379,7 +381,7 @@ class LeasedLocks:
         return lease
 
     def _busy(self, ask: LockRequest, wait_s: float, ahead: int | None, *, ours: bool = False) -> LockTimeoutError:
-        """Asked before the place is left, so that the backend's queue still shows it."""
+        """Build the timeout error. Called before the place is left, so that the backend's queue still shows it."""
         holder = None
         try:
             holder = self._backend.inspect(ask.key)
@@ -393,7 +395,7 @@ class LeasedLocks:
 
 
 def _nobody_waits(ask: LockRequest, waited_s: float) -> LockTimeoutError:
-    """The caller has given up, and is told nothing of the holder: among many waiters to find out is what costs most."""
+    """The error for a caller that has given up. It does not name the holder: finding out is the costliest request here."""
     return refusals.busy(ask, round(waited_s, 3), None, None)
 
 

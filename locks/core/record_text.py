@@ -1,4 +1,4 @@
-"""Parses lock records from JSON text, which may come from any writer."""
+"""Parse lock records from JSON text, which may come from any writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Renews all leases of a process from one timer, which runs only while there are leases.
+"""Renew all leases of a process from one timer, which runs only while there are leases.
 
 The timer only reads clocks, so a loss is noticed on time whatever a backend does. Each place (host
 or folder of the locks) has one worker for requests and one for callbacks; a worker is a thread that
@@ -22,10 +22,10 @@ from .lease import NO_ANSWER, RELEASED, Grant, HeldLease, LeaseState, renew
 
 _log = logging.getLogger("lakelatch.locks")
 
-_TICK_S_MAX = 0.5  # a loss is told within a second of the deadline, however long the lease
+_TICK_S_MAX = 0.5  # a loss is reported within a second of the deadline, however long the lease
 _TICKS_PER_LEASE = 12
 _IDLE_TICKS = 2
-_SLOW_DOWN_TICKS = 100  # how often it asks whether it needs to be this fast
+_SLOW_DOWN_TICKS = 100  # how often it checks whether a slower tick would do
 _BATCH_MAX = 256  # leases in one request; the release of one of them waits for the answer
 
 _shared: weakref.WeakValueDictionary[tuple[object, ...], Renewer] = weakref.WeakValueDictionary()
@@ -57,7 +57,7 @@ def every_renewer() -> list[Renewer]:
 
 
 class Renewer:
-    """Renews each lease after a third of it. Retries a failure with backoff until the deadline."""
+    """The process's renewer: renews each lease after a third of it, and retries a failure with backoff until the deadline."""
 
     def __init__(self, env: Environment) -> None:
         self._env = env
@@ -108,6 +108,7 @@ class Renewer:
     def lost(self, hold: LeaseState, reason: str) -> None:
         """Record a loss and schedule its callbacks. Thread-safe; never waits for a backend."""
         if hold.end(reason) != RELEASED and self._forget(hold):
+            # On two workers: a slow callback must not delay the release, nor a hanging backend the callbacks.
             self._worker(hold.place, "lost").put(hold.tell)
             self._worker(hold.place, "renew").put(hold.release)
 
@@ -170,7 +171,7 @@ def _renew_one(grants: list[Grant]) -> list[bool | Exception]:
 
 
 class _Worker:
-    """Runs calls one after another, on a thread that ends when the queue is empty."""
+    """A queue of calls, run one after another on a thread that ends when the queue is empty."""
 
     def __init__(self, env: Environment, name: str) -> None:
         self._env = env

@@ -1,8 +1,8 @@
-"""Queues the threads of this process that want the same key.
+"""A queue for the threads of this process that want the same key.
 
 It stands in front of every backend, for three reasons. Threads of one process are served strictly
-in order. Only one of them talks to the backend, which saves round trips. And no backend has to tell
-threads of one process apart, which some file locks cannot.
+in order. Only one of them talks to the backend, which saves round trips. And no backend has to separate
+threads of one process, which some file locks cannot do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Protocol
 from ...environment import Environment, Event
 
 WAIT_S_MAX = 3600.0  # one blocking call; an endless wait is many of these
-LOOK_S = 1.0  # how soon a waiter sees that its caller has given up
+LOOK_S = 1.0  # how soon a waiter notices that its caller has given up
 
 # One queue per environment, process and place, shared by all its providers. Two threads at once may
 # create two; the backend still excludes them, so no lock is needed (it could be held at a fork).
@@ -62,7 +62,7 @@ class FrontQueue:
         self.place = place
         self._env = env  # also keeps id(env) from being used again while this object lives
         self._lock = threading.Lock()
-        # A key is in both while somebody is at its front; those behind wait.
+        # A key is in both while a thread is at its front; the threads behind it wait.
         self._lines: dict[str, deque[_Waiter]] = {}
         self._fronts: dict[str, Ticket] = {}
 
@@ -77,7 +77,7 @@ class FrontQueue:
     ) -> Ticket | int:
         """Wait for the front of ``key`` until ``until`` (monotonic; None: do not wait), or until ``given_up()``.
 
-        Returns the ticket, or how many were ahead when the time was up: 0 when the caller has given up just as its turn came.
+        Return the ticket, or how many were ahead at the end: 0 when the caller gave up just as its turn came.
         """
         with self._lock:
             line = self._lines.get(key)
@@ -98,9 +98,11 @@ class FrontQueue:
                 if not self._give_up(key, mine):
                     self.leave(key)
                 raise
+        # The key may be handed over between the time-out and `_give_up`, which then returns 0: the turn is ours.
         if not mine.turn.is_set() and (ahead := self._give_up(key, mine)):
             return ahead
         try:
+            # The caller may give up just as its turn comes; the key then goes straight to the next.
             if given_up is not None and given_up():
                 self.leave(key)
                 return 0
@@ -116,7 +118,7 @@ class FrontQueue:
             return tuple(waiter.owner for waiter in self._lines.get(key, ()))
 
     def is_held(self, key: str) -> bool:
-        """Whether a live lease of this process is at the front."""
+        """Return whether a live lease of this process is at the front."""
         with self._lock:
             front = self._fronts.get(key)
         return front is not None and front.held is not None and front.held.wanted()

@@ -15,10 +15,11 @@ A number comes from a block that was reserved between 1 and 3, while the lock wa
 have the order of the grants. Without 3, a writer that slept after 1 would come back with a larger number than its
 successor's.
 
-**Waiting.** Who finds the lock busy appends its name to the queue in the item, if others stand there at once, otherwise
-after a few more looks, which most often find it free; the first in the queue takes the lock. A process that had it
-before may overtake the first, so few times that nobody starves: a turn without a hand-over is a short one. A first one
-that does not come for a free lock is put out after a while. A JVM writer knows no queue and may overtake always.
+**Waiting.** A contender that finds the lock busy appends its name to the queue in the item: at once if others are
+queued, otherwise after a few more reads, which most often find it free. The first in the queue takes the lock. A
+process that had it before may overtake the first, so few times that no waiter starves: a turn without a hand-over is a
+short one. A first waiter that does not take a free lock is removed after a while. A JVM writer knows no queue and may
+always overtake.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from .table import Answer, Table
 _TABLE = "lakelatch_locks"  # of locks on a user's client
 BLOCK = 1000  # tokens reserved at once: what a JVM writer's visit costs in numbers, and one request in so many grants
 QUEUE_MAX = 100
-LOOKS_ALONE = 4  # where nobody queues, a lock this often found busy is worth the request that joining takes
+LOOKS_ALONE = 4  # with an empty queue, a lock found busy this often is worth the request that joining takes
 _DRIFT = 1.001  # two machines' clocks do not run equally fast
 
 _TAKE = "SET ownerName = :owner, recordVersionNumber = :version, leaseDuration = :lease, lakelatchHolder = :holder"
@@ -61,7 +62,7 @@ _FIRST = " AND lakelatchQueue[0] = :owner"
 
 
 def open_dynamodb_locks(url: str, *, env: Environment) -> LeasedLocks:
-    """The provider for ``dynamodb://region/table``; ``endpoint=`` is for emulators, ``create=0`` forbids to make it."""
+    """Return the provider for ``dynamodb://region/table``; ``endpoint=`` is for emulators, ``create=0`` forbids creation."""
     settings = parse_lock_url(url, options=("create", "endpoint"))
     name = settings.path.strip("/")
     if not settings.host or not name or "/" in name:
@@ -82,7 +83,7 @@ def open_dynamodb_locks(url: str, *, env: Environment) -> LeasedLocks:
 
 
 def dynamodb_locks_on(client: Any, *, env: Environment) -> LeasedLocks:
-    """The provider on connections of its own, with region, endpoint and credentials of ``client``, which is not closed.
+    """Return a provider on connections of its own, with region, endpoint and credentials of ``client``, which is not closed.
 
     ``client`` is boto3's client or resource for DynamoDB, or a `Table` of it; otherwise the table is ``lakelatch_locks``.
     """
@@ -100,13 +101,13 @@ def dynamodb_locks_on(client: Any, *, env: Environment) -> LeasedLocks:
 
 
 def _access_key(client: Any) -> str:
-    """Which credentials a client has. Those of a role change now and then, and it is another place then, as it may be."""
+    """Return the id of a client's credentials. A role's change now and then; the place then changes too, which is harmless."""
     credentials = getattr(getattr(client, "_request_signer", None), "_credentials", None)
     return str(getattr(credentials, "access_key", ""))
 
 
 def _account(*known: str | None) -> str:
-    """A short name of whose tables these are; "" where nothing but the environment says so."""
+    """Return a short name of the tables' account; "" where only the environment decides it."""
     said = "\n".join(each for each in known if each)
     return hashlib.sha256(said.encode()).hexdigest()[:12] if said else ""
 
@@ -126,7 +127,7 @@ class DynamoBackend:
         self._overtakes: dict[str, int] = {}  # `Seen.overtakes` of items when we took the lock
 
     def __getstate__(self) -> dict[str, Any]:
-        """Nothing that was watched here: times of this process's clock mean nothing on another machine."""
+        """Pickle nothing that was watched here: times of this process's clock mean nothing on another machine."""
         return {"table": self._table, "env": self._env}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -134,20 +135,20 @@ class DynamoBackend:
 
     @property
     def requests(self) -> int:
-        """Sent since this was opened."""
+        """The number of requests sent since this was opened."""
         return self._table.requests
 
     @property
     def max_leases(self) -> int:
-        """As measured here, for leases as long as the URL's."""
+        """The measured capacity for leases as long as the URL's."""
         return self._table.capacity.leases
 
     def line_up(self, key: str) -> Contender:
-        """A place that is in the queue only once the lock was found busy."""
+        """Return a place that joins the queue only once the lock was found busy."""
         return DynamoPlace(self._table, item_key(key), self._env, self._turns)
 
     def try_grant(self, ask: LockRequest, place: Contender) -> Grant | None:
-        """Blindly at first, which is one request for a free lock; then by what is seen."""
+        """Try blindly at first, which is one request for a free lock; then by what was read."""
         assert isinstance(place, DynamoPlace)
         place.ask = ask
         try:
@@ -181,7 +182,7 @@ class DynamoBackend:
         return None if found is None else parse_item(found)
 
     def inspect(self, key: str) -> Holder | None:
-        """Read the item."""
+        """Return the holder by one read, or None when the lock is free or its lease has ended."""
         item = item_key(key)
         seen = self._look(item)
         if seen is None or self._ends_at(item, seen) <= self._env.monotonic():
@@ -224,7 +225,7 @@ class DynamoBackend:
         self._table.close()
 
     def _ends_at(self, item: str, seen: Seen) -> float:
-        """When, on our clock, the lock is free if nothing changes: now, or a lease after we first saw this version."""
+        """Return when, by our clock, an unchanged lock is free: now, or a lease after we first saw this version."""
         now = self._env.monotonic()
         if seen.released:
             self._watched.pop(item, None)
@@ -237,13 +238,13 @@ class DynamoBackend:
 
     def _follow(self, ask: LockRequest, place: DynamoPlace, seen: Seen | None) -> Grant | None:
         """Take the lock if it is free and our turn; otherwise stand in the queue."""
-        for _ in range(4):  # each turn acts on a newer look
+        for _ in range(4):  # each turn acts on a newer read
             if seen is None:
                 answer = self._take(ask, place, "attribute_not_exists(#key)", {}, numbered=False)
                 if answer.done:
                     return self._number(ask, place)
             elif seen.owner == ask.owner and not seen.released:
-                return self._found(ask, place, seen)  # an answer got lost
+                return self._found(ask, place, seen)  # the answer to an earlier take was lost
             else:
                 ends_at = self._ends_at(place.item, seen)
                 free = ends_at <= self._env.monotonic()
@@ -274,10 +275,10 @@ class DynamoBackend:
         return None
 
     def _turn(self, ask: LockRequest, seen: Seen) -> tuple[str, dict[str, Any]]:
-        """The condition that nothing has happened since ``seen`` that would forbid us to take the lock."""
+        """Return the condition that nothing has happened since ``seen`` that would forbid us to take the lock."""
         if seen.released:
             condition, values = _FREE, {":yes": "1"}
-        elif not seen.version:  # somebody tore the item
+        elif not seen.version:  # the item was damaged from outside
             condition, values = f"attribute_not_exists(recordVersionNumber) AND {NOT_RELEASED}", {}
         else:
             condition, values = f"recordVersionNumber = :seen AND {NOT_RELEASED}", {":seen": seen.version}
@@ -288,7 +289,7 @@ class DynamoBackend:
     def _take(
         self, ask: LockRequest, place: DynamoPlace, condition: str, values: dict[str, Any], *, numbered: bool
     ) -> Answer:
-        """One try to become the owner."""
+        """Try once to become the owner."""
         place.version = self._env.uuid()
         change, gone, counted = _TAKE, ["isReleased"], []
         values = values | holder_values(ask, version=place.version, now=self._env.now())
@@ -321,7 +322,7 @@ class DynamoBackend:
         return DynamoGrant(self._table, place.item, ask, seen, self._env)
 
     def _number(self, ask: LockRequest, place: DynamoPlace) -> Grant | None:
-        """Steps 2 and 3 of the module's text; None when the lock was taken from us meanwhile."""
+        """Carry out steps 2 and 3 of the module's docstring. Return None when the lock was taken from us meanwhile."""
         place.in_doubt = True  # we own the lock until there is an answer
         limit = self._reserve(place.item, BLOCK)
         if limit - BLOCK < ask.token_above:
@@ -338,13 +339,13 @@ class DynamoBackend:
         return self._granted(ask, place, answer) if answer.done else None
 
     def _reserve(self, item: str, count: int) -> int:
-        """The new limit. Reserving twice, because an answer got lost, only skips numbers."""
+        """Return the new limit. Reserving twice, because an answer was lost, only skips numbers."""
         answer = self._table.update(second_key(item), "ADD lakelatchLimit :count", "", {":count": count}, want=True)
         assert answer.item is not None
         return int(answer.item["lakelatchLimit"]["N"])
 
     def _found(self, ask: LockRequest, place: DynamoPlace, seen: Seen) -> Grant | None:
-        """A grant of which no answer came.
+        """Return a grant whose answer was lost.
 
         It may be older than this try, so it needs a sign of life from this try.
         """

@@ -14,28 +14,28 @@ from .table import Table
 
 _log = logging.getLogger("lakelatch.locks")
 
-PATIENCE_S = 2.0  # how long the first in the queue may leave a free lock lying
+PATIENCE_S = 2.0  # how long the first in the queue may leave a free lock untaken
 _PAUSE_S, _PAUSE_S_MAX = 0.003, 0.25
-_PAUSE_OVERTAKEN_S = 0.006  # who may still be overtaken need not hurry: most often somebody does it
+_PAUSE_OVERTAKEN_S = 0.006  # a waiter that may still be overtaken need not hurry: most often it is
 _BEHIND_S_MAX = 1.0
-_BEHIND_PART = 0.5  # of the turns before theirs that those behind let pass before they look again
-# Weights of the turn that was seen last. Who sleeps too long makes turns longer, and that must not grow by itself.
+_BEHIND_PART = 0.5  # of the turns before their own that waiters further back let pass before they read again
+# Weights of the last turn seen. A waiter that sleeps too long makes turns longer, and that must not feed itself.
 _SHORTER, _LONGER = 0.3, 0.1
 _SOON_S = 0.03  # a hold this new may be a short one
 _TURN_SOON_S = 0.1  # where turns are shorter, the second in the queue may be the first when its request arrives
 
 
 class DynamoPlace:
-    """A name in the queue, and the pace of looking again. ``in_doubt``: a write may have made us the owner.
+    """A name in the queue, and the pace of polling. ``in_doubt``: a write may have made us the owner.
 
-    ``turns`` is what this process has learned, by item, about how long the queue takes to move by one.
+    ``turns`` holds this process's estimate, by item, of how long the queue takes to move by one.
     """
 
     def __init__(self, table: Table, item: str, env: Environment, turns: dict[str, float]) -> None:
         self.item = item
         self.ask: LockRequest | None = None
         self.queued = False
-        self.looks = 0  # at a busy lock for which nobody queued
+        self.looks = 0  # reads of a busy lock with an empty queue
         self.in_doubt = False
         self.version = ""
         self.until = float("inf")  # how long the caller waits; known from the first wait on
@@ -66,7 +66,7 @@ class DynamoPlace:
             self._stood = at, now
 
     def expects_soon(self) -> bool:
-        """The lock may be free for us now: asking for the lock itself saves the look before it."""
+        """Return True when the lock may be free for us now: then asking for the lock itself saves a read."""
         if self._seen is None or self.ask is None or self.ask.owner not in self._seen.queue[:2]:
             return False
         if self._seen.queue[0] == self.ask.owner:
@@ -74,11 +74,11 @@ class DynamoPlace:
         return self._turns.get(self.item, _TURN_SOON_S) < _TURN_SOON_S
 
     def head_is_absent(self) -> bool:
-        """The lock lies free and its first waiter does not come."""
+        """Return True when the lock is free and its first waiter does not take it."""
         return self._env.monotonic() > self._since + PATIENCE_S
 
     def wait(self, limit_s: float) -> None:
-        """Look again after a part of the time that this state has lasted; those behind, after half the turns before theirs."""
+        """Wait for a part of the time that this state has lasted; further back in the queue, for half the turns before ours."""
         env, seen, ask = self._env, self._seen, self.ask
         self.until = env.monotonic() + limit_s
         if seen is None or ask is None:
@@ -95,7 +95,7 @@ class DynamoPlace:
         env.sleep(min(limit_s, pause_s))
 
     def leave(self) -> None:
-        """Take the name out of the queue, and give back what may have been granted without our knowing."""
+        """Leave the queue, and release a grant that we may have got without knowing."""
         if self.ask is None or not (self.queued or self.in_doubt):
             return
         try:
@@ -118,7 +118,7 @@ class DynamoPlace:
 
 
 class DynamoGrant:
-    """The owner's name is new in every grant, so it proves whose the item is, whatever answers got lost."""
+    """A grant. The owner's name is new each time, so it proves whose the item is even after lost answers."""
 
     def __init__(self, table: Table, item: str, ask: LockRequest, seen: Seen, env: Environment) -> None:
         assert seen.fence is not None
@@ -130,13 +130,13 @@ class DynamoGrant:
         self._env = env
 
     def renew(self) -> bool:
-        """A new version, unless it is no longer ours."""
+        """Write a new version. Return False when the item is no longer ours."""
         values = sign_of_life(self._ask, self._facts, version=self._env.uuid(), now=self._env.now())
         change = "SET recordVersionNumber = :version, leaseDuration = :lease, lakelatchHolder = :holder"
         return self._table.update(self._item, change, MINE, values).done
 
     def check(self) -> bool:
-        """Read it."""
+        """Read the item, and return whether it is still ours."""
         seen = self._read()
         return seen is not None and seen.owner == self._ask.owner and not seen.released
 
@@ -157,7 +157,7 @@ class DynamoGrant:
         return Release.WAS_LOST if any(each.token == self.token for each in broken) else Release.UNKNOWN
 
     def listen(self, call: Callable[[str], None]) -> None:
-        """Does nothing: DynamoDB sends no notifications."""
+        """Do nothing: DynamoDB sends no notifications."""
 
     def _read(self) -> Seen | None:
         found = self._table.read(self._item)

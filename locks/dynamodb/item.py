@@ -37,12 +37,12 @@ _KEY_BYTES_MAX = 1900  # DynamoDB takes 2,048, and the second item's name is lon
 CREATED = "attribute_exists(recordVersionNumber)"
 NOT_RELEASED = "attribute_not_exists(isReleased)"
 OVERTAKEN_MAX = 2  # how often processes that had the lock may take it before its first waiter
-OVERTAKEN_MAX_ALONE = 8  # the same while nobody else waits
+OVERTAKEN_MAX_ALONE = 8  # the same while no other process waits
 MINE = f"ownerName = :owner AND {NOT_RELEASED}"
 
 
 def item_key(key: str) -> str:
-    """The name of the item: ``key`` itself, as JVM writers need it, or a digest where that cannot be."""
+    """Return the name of the item: ``key`` itself, as JVM writers need it, or a digest if it is too long."""
     raw = key.encode()
     if len(raw) <= _KEY_BYTES_MAX and _MARK not in key:
         return key
@@ -50,13 +50,13 @@ def item_key(key: str) -> str:
 
 
 def second_key(item: str) -> str:
-    """The name of the item that JVM writers do not know."""
+    """Return the name of the item that JVM writers do not know."""
     return f"{item}{_MARK}fence"
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one look at the item showed.
+    """The item as one read showed it.
 
     ``ours``: the holder is one of this library's, so its facts are current.
     """
@@ -79,19 +79,19 @@ class Seen:
 
     @property
     def overtakes(self) -> int:
-        """How many may take the lock before its first waiter; 0 when so many have."""
+        """The number of grants that may still overtake the first waiter; 0 when none may."""
         most = OVERTAKEN_MAX if self.queue[1:] else OVERTAKEN_MAX_ALONE
         return 0 if self.queue and self.overtaken >= most else most
 
     @property
     def token(self) -> int:
-        """The grant's; for a writer that gives none a negative number made of its name, so that `break_lease` can name it."""
+        """The grant's token. A writer that gives none gets a negative number made of its name, so `break_lease` can name it."""
         if self.ours and self.fence is not None:
             return self.fence
         return -int.from_bytes(hashlib.sha256(self.owner.encode()).digest()[:4])
 
     def as_holder(self, key: str) -> Holder:
-        """For `inspect`. A JVM writer tells nobody since when it holds."""
+        """Return the holder for `inspect`. A JVM writer does not record when its hold began."""
         facts = self.holder if self.ours else {}
         return Holder(
             key=key, owner=self.owner, token=self.token, since=float(facts.get("since", 0.0)),
@@ -102,7 +102,7 @@ class Seen:
 
 
 def parse_item(item: dict[str, Any]) -> Seen:
-    """Read an item that anybody may have written: what is missing or odd has a harmless value."""
+    """Parse an item from any writer; missing or odd values become harmless ones."""
 
     def text(name: str) -> str:
         return str(item.get(name, {}).get("S", ""))
@@ -131,7 +131,7 @@ def parse_item(item: dict[str, Any]) -> Seen:
 
 
 def holder_values(ask: LockRequest, *, version: str, now: float) -> dict[str, Any]:
-    """What a new holder writes, by the names that the expressions use."""
+    """Return the values that a new holder writes, by the names that the expressions use."""
     facts = {
         "owner": ask.owner, "since": now, "reason": ask.reason, "host": ask.process.host, "pid": ask.process.pid,
     }  # fmt: skip
@@ -139,7 +139,7 @@ def holder_values(ask: LockRequest, *, version: str, now: float) -> dict[str, An
 
 
 def sign_of_life(ask: LockRequest, facts: dict[str, Any], *, version: str, now: float) -> dict[str, Any]:
-    """What a holder writes again and again. ``facts`` are those of `Seen.holder`."""
+    """Return the values that a holder writes at each renewal. ``facts`` are those of `Seen.holder`."""
     return {
         ":owner": ask.owner,
         ":version": version,
@@ -149,11 +149,11 @@ def sign_of_life(ask: LockRequest, facts: dict[str, Any], *, version: str, now: 
 
 
 def break_json(record: BreakRecord) -> str:
-    """A record of a break as both items keep it."""
+    """Return a break record as both items keep it."""
     return json.dumps({"token": record.token, "reason": record.reason, "who": record.who, "at": record.at})
 
 
 def parse_breaks(key: str, texts: Iterable[str]) -> tuple[BreakRecord, ...]:
-    """The records, oldest first, each once."""
+    """Return the records, oldest first, each once."""
     found = {text: break_of(key, fields_of(text)) for text in texts if text}
     return tuple(each for each in found.values() if each)

@@ -1,7 +1,7 @@
 """Requests to one DynamoDB table, with time limits and retries; creates the table on demand.
 
 Every write of the locks is conditional and may be sent twice: after an answer that got lost the second one fails its
-condition, and the item, which comes back then, tells whose write it holds. So this module retries every
+condition, and the item, which comes back then, shows whose write it holds. So this module retries every
 request without an answer, reports that (``doubt``), and leaves the interpretation to backend.py.
 """
 
@@ -54,7 +54,7 @@ _Item = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Of one update: whether it was ``done``, the item as it is now, and whether an earlier try got no answer."""
+    """The answer to one update: ``done`` or not, the item as it is now, and ``doubt`` if an earlier try got no answer."""
 
     done: bool
     item: _Item | None
@@ -85,7 +85,7 @@ class Table:
         self._process: Process | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Addresses only."""
+        """Pickle addresses only."""
         if self._like is not None:
             raise ConfigError("Locks on a client of boto3 cannot be sent to another process; open them by URL there")
         return {**self.__dict__, "_client": None, "_process": None}
@@ -130,7 +130,7 @@ class Table:
             client.close()
 
     def _send(self, operation: str, **request: Any) -> Answer:
-        """Until there is an answer, for about twice the time that one request may take."""
+        """Send until there is an answer, for about twice the time that one request may take."""
         budget_s = 1.5 * self._answer_s  # a request that ran out of time is repeated once
         until = self._env.monotonic() + budget_s
         doubt, tries, silent = False, 0, 0
@@ -227,7 +227,7 @@ class Table:
         )  # fmt: skip
 
     def _refuse(self, error: ClientError, code: str) -> NoReturn:
-        """The error that says what to do about a definite no."""
+        """Raise the error that says what to do about a definite refusal."""
         said = error.response["Error"].get("Message", code)
         if code in _REFUSED:
             raise ConfigError(
@@ -254,7 +254,7 @@ class Table:
             )  # fmt: skip
 
     def _make(self) -> None:
-        """The table is there, active, and has the right key."""
+        """Make sure that the table exists, is active, and has the right key."""
         if not self._create:
             raise ConfigError(
                 f"There is no {self}, and create=0 forbids to make it. Make it with the partition key 'key' (S), or "
@@ -290,7 +290,7 @@ class Table:
 
 @functools.cache
 def _loader() -> Any:
-    """The service's description, parsed once in a process: nine tenths of the time that a client takes to make."""
+    """Return the service's description, parsed once in a process: nine tenths of the time that a client takes to make."""
     return botocore.loaders.create_loader()
 
 

@@ -19,7 +19,7 @@ runs from before its beat; B's stop-watch starts after it has read the beat; so 
 
 ``token_above=`` lifts a counter that has gone back (folder restored from a backup, power cut: nothing here is flushed to
 disk, because the commit log stores the token too). The next number is taken as usual, so that there is one winner;
-the winner then creates the lifted number and makes sure that nobody stands between the two.
+the winner then creates the lifted number and makes sure that there is no generation between the two.
 
 Waiters of one host sleep in a kernel queue (kernel_queue.py); a release or a death wakes the next in well under a
 millisecond. Only its head polls what other hosts hold.
@@ -72,7 +72,7 @@ def open_file_locks(url: str, *, env: Environment) -> LeasedLocks:
 class FileBackend:
     """Generations of files, with a kernel queue in front."""
 
-    fair = False  # threads of a process in order, processes nearly so; hosts find out by looking
+    fair = False  # threads of a process in order, processes nearly so; hosts find out by polling
     durable_tokens = True
     lifts_tokens = True
     requests = 0  # there is no server
@@ -159,7 +159,7 @@ class FileBackend:
         return gen.claim(folder, token, value, self._env.uuid())
 
     def _lift(self, folder: str, token: int, claim: str, ask: LockRequest, place: FilePlace) -> Grant | None:
-        """From ``token``, which we hold, to the number above ``ask.above``.
+        """Move from ``token``, which we hold, to the number above ``ask.above``.
 
         Another contender may consider us dead just now and take ``token + 1``. Then it lists and sees
         our lifted number, or we list and see its number. Each withdraws when it sees the other, so
@@ -173,8 +173,8 @@ class FileBackend:
         if second is None:
             return None
         if newest.token != lifted or between:
-            # Not marked as released: it is the newest, and free for all would not be true while somebody believes to
-            # hold the number in between. It ends like the grant of a silent holder.
+            # Not marked as released: it is the newest, and would look free while another contender may believe that it
+            # holds the number in between. It ends like the grant of a silent holder.
             os.unlink(second)
             return None
         return self._grant(folder, lifted, second, ask, place)

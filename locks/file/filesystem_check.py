@@ -1,13 +1,13 @@
-"""Checks that a folder can hold locks, once per process and folder, before the first lock.
+"""Check that a folder can hold locks, once per process and folder, before the first lock.
 
 A file system without an atomic link() (some FUSE and object-store mounts) would let two holders in, silently. The race
-takes about a millisecond and shows what this host does. What other hosts see is up to the mount, so an NFS mount is
+takes about a millisecond and shows what this host does. What other hosts see depends on the mount, so an NFS mount is
 judged by its options:
 
     version 4        its locks and exclusive links survive a lost reply
     hard             with soft, a request that the server carries out later is reported as failed
-    lookupcache      with the default, a host may go on for a minute not to see the first sign of life of a holder on
-                     another host, and take its lock
+    lookupcache      with the default, a host may miss the first sign of life of a holder on another host for a
+                     minute, and take its lock
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def check_mount(folder: str, mountinfo: Iterable[str] | None = None) -> None:
 
 
 def _mount_of(path: str, mountinfo: Iterable[str]) -> tuple[str, set[str]]:
-    """Type and options of the file system that ``path`` is on; the last mount on the deepest mount point counts."""
+    """Return type and options of the file system that ``path`` is on; the last mount on the deepest mount point counts."""
     best, found = -1, ("", set[str]())
     for line in mountinfo:
         left, _, right = line.partition(" - ")
@@ -68,7 +68,7 @@ def _mount_of(path: str, mountinfo: Iterable[str]) -> tuple[str, set[str]]:
 def check_link(folder: str, env: Environment) -> None:
     """Let four threads race for the same names: each name must have exactly one winner, else `ConfigError`.
 
-    Real threads, whatever ``env`` is: it is the file system that is tried.
+    The threads are real whatever ``env`` is, because the file system is under test.
     """
     check_mount(folder)
     stem = os.path.join(folder, f".link-check-{env.uuid()}")

@@ -1,9 +1,9 @@
 """The files of one key and their meaning. backend.py describes the protocol.
 
-00000000000000000007            generation 7: who was granted the key with token 7; never changed
+00000000000000000007            generation 7: the owner that was granted the key with token 7; never changed
 00000000000000000007.beat       rewritten by the holder at each renewal; only "changed" counts
-00000000000000000007.released   the holder has given it back
-00000000000000000007.broken     somebody ended it: who and why; kept for ever
+00000000000000000007.released   the holder has released it
+00000000000000000007.broken     it was ended by `break_lease`: who and why; kept for ever
 00000000000000000007.claim-...  the file that generation 7 was linked from; becomes .released
 queue                           see kernel_queue.py
 room                            until when we leave the lock to a JVM; see hudi_lock_file.py
@@ -33,13 +33,13 @@ _DRIFT = 1.01  # an observer waits 1 % longer than the lease, since no two clock
 
 
 def key_folder(root: str, key: str) -> str:
-    """Path of a key's folder: a part that people can read and a hash that tells keys apart."""
+    """Return the path of a key's folder: a readable part and a hash that separates keys."""
     readable = re.sub(r"[^A-Za-z0-9.-]+", "_", key).strip("._")[-40:] or "key"
     return os.path.join(root, f"{readable}-{sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}")
 
 
 def generation_name(token: int) -> str:
-    """20 digits, so that names sort as numbers do."""
+    """Return the token in 20 digits, so that names sort as numbers do."""
     return f"{token:020d}"
 
 
@@ -96,13 +96,13 @@ def look(folder: str) -> Newest:
 
 
 def read_beat(folder: str, token: int) -> bytes:
-    """The holder's last sign of life as bytes; empty before its first renewal."""
+    """Return the holder's last sign of life as bytes; empty before its first renewal."""
     # Opened by name each time and never replaced: on NFS opening is what makes another client's write visible.
     return read_small(os.path.join(folder, generation_name(token) + ".beat")) or b""
 
 
 class Observer:
-    """Tracks how long each holder has been silent, by this process's clock.
+    """The time that each holder has been silent, by this process's clock.
 
     It lives as long as its provider, so that one `try_acquire` now and one after the lease find an expired holder.
     """
@@ -130,7 +130,7 @@ class Observer:
 def claim(folder: str, token: int, value: dict[str, Any], nonce: str) -> str | None:
     """Create generation ``token``.
 
-    Returns the claim file's path, or None when it exists already.
+    Return the claim file's path, or None when the generation exists already.
     """
     target = os.path.join(folder, generation_name(token))
     path = f"{target}.claim-{nonce}"
@@ -166,9 +166,9 @@ def put_if_absent(
 
 
 def release(folder: str, token: int, claim_path: str) -> Release:
-    """Mark ``token`` as given back.
+    """Mark ``token`` as released.
 
-    Says WAS_LOST when a newer generation stands there; that one is not touched.
+    Return WAS_LOST when a newer generation exists, which is not touched.
     """
     marker = os.path.join(folder, generation_name(token) + ".released")
     try:
@@ -203,7 +203,7 @@ def read_small(path: str) -> bytes | None:
     """Return the bytes of a small file, of a larger one the beginning; None when there is none.
 
     Raises:
-        StorageError: a named pipe, a device or another thing that is no file stands there.
+        StorageError: the path is a named pipe, a device or anything else that is not a file.
     """
     if (opened := open_file(path)) is None:
         return None
@@ -217,7 +217,7 @@ def read_small(path: str) -> bytes | None:
 def write_small(path: str, value: dict[str, Any]) -> None:
     """Write the file in place, without a flush.
 
-    Raises `FileNotFoundError` when there is no folder, otherwise as `read_small`.
+    Raises `FileNotFoundError` when there is no folder, otherwise the errors of `read_small`.
     """
     opened = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW)
     if opened is None:

@@ -16,8 +16,8 @@ from . import generations as gen
 from .hudi_lock_file import HudiLockFile
 from .kernel_queue import KernelPlace
 
-# How soon a waiter that is not at the head looks by itself, in case the head is paused; then less and less often, since many may
-# wait, and each look reads the holder's files.
+# How soon a waiter behind the head polls by itself, in case the head is paused; then less and less often, since many may
+# wait, and each poll reads the holder's files.
 _LOOK_S, _LOOK_S_MAX = 0.25, 2.0
 _PAUSE_S_MIN = 0.004
 _TURN_S = 0.03  # how long the lock may stay free before others than the head take it
@@ -45,7 +45,7 @@ class FileGrant:
         self._beats = 0
 
     def take_hudi(self) -> bool:
-        """Take Hudi's file, if it is shared with a JVM; True when all of this is ours now."""
+        """Take Hudi's file, if it is shared with a JVM. Return True when lock and file are ours now."""
         if self._hudi is None:
             return True
         self._proof = self._hudi.take(self.token, self._ask.owner, self._claim + ".hudi")
@@ -63,7 +63,7 @@ class FileGrant:
                 gen.write_small(path, beat)
             except FileNotFoundError:
                 return False  # the folder is gone
-            return self._check(touch=True)  # after the beat: any later look sees it
+            return self._check(touch=True)  # after the beat, which any later read sees
 
     def check(self) -> bool:
         return self._check(touch=False)
@@ -103,11 +103,11 @@ class FileGrant:
         return hudi.give_back(self._proof, self._claim + ".hudi")
 
     def listen(self, call: Callable[[str], None]) -> None:
-        """Does nothing: a folder sends no notifications."""
+        """Do nothing: a folder sends no notifications."""
 
 
 class FilePlace:
-    """Waits in the kernel queue, and polls where it is silent (another host, a paused head)."""
+    """A waiter in the kernel queue, which polls where that queue is silent (another host, a paused head)."""
 
     def __init__(
         self, folder: str, kernel: KernelPlace, parked: dict[str, KernelPlace], env: Environment, lease_s: float
@@ -123,14 +123,14 @@ class FilePlace:
         self._soon = False
 
     def may_try(self, ask: LockRequest) -> bool:
-        """False for a waiter that has just come while others stand in the kernel queue."""
+        """Return False for a newcomer while others stand in the kernel queue."""
         return self._kernel.enter() or self._waited or not ask.waits
 
     def may_take(self, ask: LockRequest, after: int) -> bool:
-        """Whether this waiter may take the lock, which is free since token ``after`` ended.
+        """Return whether this waiter may take the lock, which is free since token ``after`` ended.
 
-        The lock belongs to the head of the queue unless that is paused, so any other waiter that
-        finds it free looks a second time.
+        The lock belongs to the head of the queue unless that is paused, so any other waiter must
+        find it free twice.
         """
         if self._kernel.inside or not ask.waits or self._free_after == after:
             return True
@@ -156,7 +156,7 @@ class FilePlace:
 
 @contextlib.contextmanager
 def told(folder: str) -> Iterator[None]:
-    """Translate errors of the file system: what may pass is an outage, which waiters sit out."""
+    """Translate errors of the file system. A transient one becomes an outage, which waiters sit out."""
     try:
         yield
     except OSError as e:

@@ -1,17 +1,17 @@
 """Hudi's own lock file, `.hoodie/lock`, so that JVM writers with FileSystemBasedLockProvider and ours exclude each other.
 
-What the JVM does (read in the classes of Hudi 1.2.0 and Hadoop 3.3, and seen): it takes the lock by creating the file,
-usually empty; looks again every 5 s while it is there; deletes it to release, and again when it closes, even if
-another writer owns it by then; never renews it; deletes a stranger's when ``expire`` minutes have passed since it was modified.
-Its creation is not atomic on a local disk: it looks, then opens with truncation.
+The JVM (read in the classes of Hudi 1.2.0 and Hadoop 3.3, and seen) takes the lock by creating the file, usually empty,
+and checks again every 5 s while it exists. It deletes the file to release, and again when it closes, even if another
+writer owns it by then. It never renews; it deletes a stranger's file ``expire`` minutes after its last modification.
+Its creation is not atomic on a local disk: it checks, then opens with truncation.
 
     t=0    the JVM sees no file
     t=0.1  we link ours, which has its content from the first moment
     t=0.2  the JVM opens the file and truncates it: it takes the lock for its own
-    t=20   we look once more before we believe to hold: empty, so the JVM has it, and we withdraw (times in ms)
+    t=20   we read it again before we count as the holder: empty, so the JVM has it, and we withdraw (times in ms)
 
-So our hold is proved by the content, looked at again after a moment and at each renewal; each renewal also makes the
-file young, which keeps a JVM with ``expire`` from deleting it. A file whose content is not ours is the JVM's.
+So our hold is proved by the content, read again after a moment and at each renewal. Each renewal also updates the
+file's time, which keeps a JVM with ``expire`` from deleting it. A file whose content is not ours is the JVM's.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from . import generations as gen
 
 _FILE = "lock"
 EXPIRE_S_MIN = 60.0  # Hudi counts whole minutes
-_SETTLE_S = 0.02  # longer than a JVM needs from its look to its open, or from unlock() to close(), unless it pauses
+_SETTLE_S = 0.02  # longer than a JVM needs from its check to its open, or from unlock() to close(), unless it pauses
 _TRIES = 3
-_POLL_S = 6.0  # a JVM looks every 5 s by default; no longer pause is needed
+_POLL_S = 6.0  # a JVM polls every 5 s by default, so no longer pause is needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +53,12 @@ class Found:
 
     @property
     def token_of_jvm(self) -> int:
-        """What `break_lease` names a JVM's hold by: below zero, unlike every token of ours, and another for every hold."""
+        """The number by which `break_lease` names a JVM's hold: negative, unlike our tokens, and different for every hold."""
         return -self.mtime_ns
 
 
 def open_hudi_file(url: LockUrl, env: Environment) -> tuple[HudiLockFile | None, LockUrl]:
-    """The file that the options of ``url`` name, or None, and the URL with its options in one spelling."""
+    """Return the file that the options of ``url`` name, or None, and the URL with its options in one spelling."""
     options = dict(url.options)
     if options.get("jvm", _FILE) != _FILE or (options and "jvm" not in options):
         raise ConfigError(
@@ -85,7 +85,7 @@ def open_hudi_file(url: LockUrl, env: Environment) -> tuple[HudiLockFile | None,
 class HudiLockFile:
     """The file at ``path``.
 
-    Only who holds our own lock (backend.py) takes it, so our processes never race for it.
+    Only the holder of our own lock (backend.py) takes it, so our processes never race for it.
     """
 
     def __init__(self, path: str, env: Environment, *, expire_s: float | None, pause_s: float | None) -> None:
@@ -111,7 +111,7 @@ class HudiLockFile:
         return None if found is None or found.token is not None or self._expired(found) else found
 
     def holder(self, key: str) -> Holder | None:
-        """Describe a JVM's hold. The file only tells since when."""
+        """Describe a JVM's hold. The file shows only its start."""
         found = self.jvm()
         if found is None:
             return None
@@ -123,9 +123,9 @@ class HudiLockFile:
         )  # fmt: skip
 
     def take(self, token: int, owner: str, aside: str) -> bytes | None:
-        """What proves the file ours, or None when a JVM has it. ``aside`` is a free name in our folder.
+        """Return the proof that the file is ours, or None when a JVM has it. ``aside`` is a free name in our folder.
 
-        Look with `held` whether it is still true after `settle`.
+        After `settle`, check with `held` that it still is.
         """
         value = {
             "lockCreateTime": datetime.fromtimestamp(self._env.now()).isoformat(" ", "milliseconds"),
@@ -146,11 +146,11 @@ class HudiLockFile:
         return None
 
     def settle(self) -> None:
-        """Wait until a JVM that saw no file just before ours came has shown itself."""
+        """Wait long enough for a JVM that saw no file just before ours appeared to open it."""
         self._env.sleep(_SETTLE_S)
 
     def held(self, proof: bytes, *, touch: bool = False) -> bool:
-        """True when the file is there and ours; ``touch`` makes it young."""
+        """Return True when the file exists and is ours; ``touch`` updates its time."""
         if (opened := open_file(self.path)) is None:
             return False
         fd = opened[0]
@@ -166,14 +166,14 @@ class HudiLockFile:
             os.close(fd)
 
     def give_back(self, proof: bytes, aside: str) -> bool:
-        """Delete the file if it is ours; False when it was not."""
+        """Delete the file if it is ours. Return False when it was not."""
         found = self._look(self.path)
         return found is not None and found.body == proof and self.remove(found, aside)
 
     def remove(self, found: Found, aside: str) -> bool:
         """Delete the file as it was ``found``.
 
-        A stranger's that has come meanwhile is put back; then False.
+        A stranger's that has appeared meanwhile is put back; then return False.
         """
         gone = aside + ".gone"
         try:
@@ -192,15 +192,15 @@ class HudiLockFile:
         return same
 
     def leave_room(self, folder: str, held_s: float) -> None:
-        """Ask all of ours to leave the lock alone for as long as it was held, so that a JVM's next look can find it free."""
+        """Ask our processes to leave the lock free for as long as it was held, so that a JVM's next poll can find it free."""
         pause_s = min(held_s, _POLL_S) if self._pause_s is None else self._pause_s
         room = {"v": 1, "until": self._env.now() + pause_s, "pause_s": pause_s}
         gen.write_small(os.path.join(folder, "room"), room)
 
     def is_room(self, folder: str) -> bool:
-        """True while a pause lasts.
+        """Return True while that pause lasts.
 
-        Wall clocks are good enough: this is courtesy, and a jump ends it.
+        Wall clocks are good enough: this is courtesy, and a jump of the clock ends it.
         """
         room = gen.read_json(os.path.join(folder, "room"))
         try:

@@ -4,8 +4,8 @@ It gives order and speed, never safety: the head of the queue still has to win a
 (backend.py). A paused process that keeps its place delays others but cannot block them. On a file
 system without locks, waiters poll instead.
 
-A place is a lock on one byte of the file, at the number of nanoseconds since 1970: the *ticket*. The head is who has
-no locked byte before its own. Everybody else sleeps until the nearest byte before it is free, then looks again:
+A place is a lock on one byte of the file, at the number of nanoseconds since 1970: the *ticket*. The head has
+no locked byte before its own. Every other place sleeps until the nearest byte before it is free, then checks again:
 
     bytes    ...100   ...250   ...371
     held by  A        B        C           A is the head; B sleeps for 100, C sleeps for 250
@@ -47,7 +47,7 @@ _open: weakref.WeakSet[KernelPlace] = weakref.WeakSet()
 
 
 def _forget_after_fork() -> None:
-    """A child shares its parent's open files: left open, they would keep the parent's place after its death."""
+    """Close the copies in a child of fork: left open, they would keep the parent's place after its death."""
     for place in list(_open):
         place.forget()
     _open.clear()
@@ -61,7 +61,7 @@ class KernelPlace:
 
     def __init__(self, path: str, env: Environment, *, block: bool) -> None:
         self._env = env
-        self._block = block  # a fake clock cannot interrupt the kernel: under one, nobody sleeps there
+        self._block = block  # False under a fake clock, which cannot interrupt the kernel: no thread sleeps there
         self._lock = threading.Lock()
         self._state = "out"
         self._woken: Event | None = None
@@ -78,7 +78,7 @@ class KernelPlace:
         return self._state == "in"
 
     def enter(self) -> bool:
-        """At the head now? Never waits."""
+        """Return whether this process is at the head now. Never waits."""
         with self._lock:
             if self._state == "out":
                 try:
@@ -89,7 +89,7 @@ class KernelPlace:
             return self._state == "in"
 
     def wait(self, limit_s: float) -> None:
-        """Until at the head, at most ``limit_s``."""
+        """Wait until this process is at the head, at most ``limit_s``."""
         with self._lock:
             if self._state == "in":
                 return
@@ -137,7 +137,7 @@ class KernelPlace:
                 self._close()
 
     def adopt(self) -> bool:
-        """Rejoin the queue with a parked thread. False when it has left meanwhile."""
+        """Rejoin the queue with a parked thread. Return False when that thread has left meanwhile."""
         with self._lock:
             if self._state != "parked":
                 return False
@@ -149,14 +149,14 @@ class KernelPlace:
             return True
 
     def forget(self) -> None:
-        """Only for a child of fork: close the copy. The parent keeps its lock."""
+        """Close the copy in a child of fork, and only there. The parent keeps its lock."""
         self._lock = threading.Lock()
         if self._state != "gone":
             self._state = "gone"
             os.close(self._fd)
 
     def _unusable(self, error: OSError) -> None:
-        # Some file systems have no locks at all. Then waiters look by themselves now and then.
+        # Some file systems have no locks at all. Then waiters poll now and then.
         _log.debug("no kernel queue: %s", error)
         self._block = False
         if self._state == "waiting":
@@ -194,17 +194,17 @@ class _Tickets:
         self._ticket: int | None = None
 
     def at_head(self) -> bool:
-        """Stand in line, if not done yet: nobody before us?"""
+        """Take a ticket if there is none, and return whether no other is before it."""
         return _find(self._fd, 0, self.stand()) is None
 
     def sleep(self) -> None:
-        """Until at the head, or out of the line."""
+        """Sleep until at the head, or out of the queue."""
         while (mine := self._ticket) is not None and (before := _last(self._fd, mine)) is not None:
             byte_lock(self._fd, fcntl.F_OFD_SETLKW, fcntl.F_RDLCK, before)
             byte_lock(self._fd, fcntl.F_OFD_SETLK, fcntl.F_UNLCK, before)
 
     def step_out(self) -> None:
-        """Out of the line at once, although a thread sleeps for it."""
+        """Leave the queue at once, although a thread sleeps for this place."""
         ticket, self._ticket = self._ticket, None
         if ticket is not None:
             byte_lock(self._fd, fcntl.F_OFD_SETLK, fcntl.F_UNLCK, ticket)
@@ -213,7 +213,7 @@ class _Tickets:
         byte_lock(self._fd, fcntl.F_OFD_SETLK, fcntl.F_UNLCK, 0, 0)
 
     def stand(self) -> int:
-        """The own ticket, taken now if there is none."""
+        """Return our ticket, taken now if there is none."""
         tries = 0
         while self._ticket is None:
             ticket = int(self._env.now() * 1e9) + tries
@@ -223,9 +223,9 @@ class _Tickets:
             except OSError as e:
                 if e.errno not in _BUSY:
                     raise
-                continue  # somebody has this very number
+                continue  # another place has this very number
             if tries < _STAND_TRIES and _find(self._fd, ticket + 1, _END) is not None:
-                # We were slow between the clock and the lock: who came later may be at the head already.
+                # We were slow between the clock and the lock: a later ticket may be at the head already.
                 self.leave()
             else:
                 self._ticket = ticket
@@ -239,7 +239,7 @@ class _OneLock:
         self._fd = fd
 
     def stand(self) -> None:
-        """Its thread stands there as long as it sleeps."""
+        """Do nothing: only the sleeping thread holds a place."""
 
     def at_head(self) -> bool:
         try:
@@ -254,14 +254,14 @@ class _OneLock:
         fcntl.flock(self._fd, fcntl.LOCK_EX)
 
     def step_out(self) -> None:
-        """Does nothing: a thread cannot leave the kernel's queue."""
+        """Do nothing: a thread cannot leave the kernel's queue."""
 
     def leave(self) -> None:
         fcntl.flock(self._fd, fcntl.LOCK_UN)
 
 
 def tickets(path: str) -> list[int]:
-    """Everybody in line, the head first, as nanoseconds since 1970; empty where that cannot be known."""
+    """Return all tickets in the queue, the head first, as nanoseconds since 1970; empty where they cannot be read."""
     found: list[int] = []
     if not _OFD:
         return found
@@ -285,9 +285,9 @@ def tickets(path: str) -> list[int]:
 
 
 def _last(fd: int, end: int) -> int | None:
-    """The greatest locked byte below ``end``.
+    """Return the greatest locked byte below ``end``.
 
-    The kernel names any one of a range, so the range is narrowed.
+    The kernel reports any one of a range, so the range is narrowed.
     """
     last, start = None, 0
     while start < end and (found := _find(fd, start, end)) is not None:
@@ -296,6 +296,6 @@ def _last(fd: int, end: int) -> int | None:
 
 
 def _find(fd: int, start: int, end: int) -> int | None:
-    """Some byte from ``start`` on and below ``end`` that another place has, or None."""
+    """Return a byte from ``start`` on and below ``end`` that another place has locked, or None."""
     kind, found = byte_lock(fd, fcntl.F_OFD_GETLK, fcntl.F_RDLCK, start, end - start)
     return None if kind == fcntl.F_UNLCK else found

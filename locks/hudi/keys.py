@@ -13,7 +13,7 @@ _SEED = 0xFFFFFFFFDABADABA
 
 
 def implicit_key(base_path: str) -> str:
-    """The key for a table at ``base_path``, which must be spelled as JVM writers configure it (a final ``/`` counts)."""
+    """Return the key for a table at ``base_path``, spelled as JVM writers configure it (a final ``/`` counts)."""
     try:
         import xxhash
     except ModuleNotFoundError as e:

@@ -1,8 +1,8 @@
-"""Translates Hudi's lock options (``hoodie.write.lock.*``) into a lock URL.
+"""Translate Hudi's lock options (``hoodie.write.lock.*``) into a lock URL.
 
-A table that is shared with JVM writers is configured for them already: the same keys, handed in here, give the lock that
-those writers take. Each option is declared once below, with what becomes of it. What is not known is refused with a list
-of what is, because an option that is silently left out may be another lock.
+A table that is shared with JVM writers is already configured for them: the same keys, passed in here, give the lock
+that those writers take. Each option is declared once below, with its translation. An unknown option is refused with a
+list of the known ones, because an option that is silently left out may mean another lock.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ _STRATEGIES = {
 
 
 def lock_url(options: Mapping[str, str], *, table_name: str, base_path: str) -> str:
-    """The lock URL that means what the options mean to a JVM writer of this table."""
+    """Return the lock URL that means what the options mean to a JVM writer of this table."""
     return str(table_settings(options, table_name=table_name, base_path=base_path)["lock"])
 
 
 def table_settings(
     options: Mapping[str, str], *, table_name: str, base_path: str, environ: Mapping[str, str] = os.environ
 ) -> dict[str, Any]:
-    """The settings of a table that the options ask for: ``lock``, and where given ``lock_wait_s`` and ``strategy``.
+    """Return a table's settings from the options: ``lock``, and where given ``lock_wait_s`` and ``strategy``.
 
     Args:
         options: keys as JVM writers have them, ``hoodie.base.path`` and ``hoodie.table.name`` among them if need be.

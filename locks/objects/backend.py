@@ -5,13 +5,13 @@ version that was read (create if absent, If-Match; GCS: the generation), so exac
 
     t=0     A reads the object: expired. A writes "A, valid until 30, token 7" over that version: A holds the key
     t=10    A writes "valid until 40" over its own version
-    t=12    B reads: held until 40. B looks again and again, at most every lease/10
+    t=12    B reads: held until 40. B polls, at most every lease/10
     t=15    A writes "expired" over its own version; never a delete, because some stores ignore the condition of one
     or      A is killed; at t=40.5 B may write (Hudi's rule: 0.5 s for clocks that differ)
-    or      A's write got no answer: A reads, and the owner in the object says whether it landed
+    or      A's write got no answer: A reads, and the owner in the object says whether it was carried out
 
-Tokens lie in the object too, so that the write which grants also counts. They are given out of a block that was
-reserved before, by compare-and-set, in an object of its own: after a JVM's write, which drops our fields, or when
+Tokens are in the object too, so that the write which grants also counts. They come from a block that was
+reserved before, by compare-and-set, in a separate object: after a JVM's write, which drops our fields, or when
 ``above`` asks for it, a new block begins. So no token is given twice.
 
 ``validUntil`` is wall clock because the JVM's is. Differences to the server's clock are measured and corrected, and
@@ -54,7 +54,7 @@ _VERDICT = "store.json"
 
 
 def open_object_locks(url: str, *, env: Environment) -> LeasedLocks:
-    """The provider for a bucket URL; no request is sent yet."""
+    """Return the provider for a bucket URL; no request is sent yet."""
     settings = parse_lock_url(url, options=(*_STORE_OPTIONS, "layout", "max_skew"))
     options = dict(settings.options)
     layout = options.pop("layout", "")
@@ -97,16 +97,16 @@ class ObjectBackend:
         self._written: dict[str, tuple[str | None, Stamp, float]] = {}  # own last write: its tag, and when it was made
 
     def __getstate__(self) -> dict[str, Any]:
-        """Nothing that this process has seen: times of its clock mean nothing on another machine."""
+        """Pickle nothing that this process has seen: times of its clock mean nothing on another machine."""
         return {**self.__dict__, "_rhythms": {}, "_written": {}}
 
     @property
     def max_leases(self) -> int:
-        """As measured here, for leases as long as the URL's."""
+        """The measured capacity for leases as long as the URL's."""
         return self._capacity.leases
 
     def line_up(self, key: str) -> Contender:
-        """Sends nothing, apart from the first time in a process."""
+        """Return a place. Sends nothing, except the first time in a process."""
         with self.told():
             self._prove()
         process = self._env.process()
@@ -119,7 +119,7 @@ class ObjectBackend:
         return ObjectPlace(self, Names.of(key, self._layout), self._env.uuid(), pace, rhythm)
 
     def try_grant(self, ask: LockRequest, place: Contender) -> Grant | None:
-        """Read; if it is free and our turn, replace what was read."""
+        """Read the object; if it is free and our turn, replace what was read."""
         assert isinstance(place, ObjectPlace)
         names, pace, rhythm = place.names, place.pace, place.rhythm
         with self.told():
@@ -133,7 +133,7 @@ class ObjectBackend:
             before = self._env.monotonic()
             found = self.look(names)
             rhythm.looked(self._env.monotonic() - before, found)
-            if found is not None and found.lock.owner != place.owner:  # else an own write that had got no answer
+            if found is not None and found.lock.owner != place.owner:  # else it is our own write whose answer was lost
                 left_s = found.lock.valid_until_ms / 1000 + DRIFT_S - self.now()
                 if not found.lock.expired and left_s >= 0:
                     pace.saw_held(found.lock, left_s)
@@ -143,7 +143,7 @@ class ObjectBackend:
             return self._replace(ask, place, found, turn=True)
 
     def _replace(self, ask: LockRequest, place: ObjectPlace, found: Found | None, *, turn: bool) -> Grant | None:
-        """Take the lock if ``found`` is still what is there."""
+        """Take the lock if the object is still ``found``."""
         numbers = self._next_token(place.names, found, ask.token_above)
         if numbers is None:
             return None
@@ -171,7 +171,7 @@ class ObjectBackend:
         return None
 
     def inspect(self, key: str) -> Holder | None:
-        """One request."""
+        """Return the holder, by one request."""
         with self.told():
             found = self.look(Names.of(key, self._layout))
             return found.lock.holder(key) if found is not None and self._holds(found.lock) else None
@@ -200,19 +200,19 @@ class ObjectBackend:
         )
 
     def breaks(self, key: str) -> tuple[BreakRecord, ...]:
-        """Two requests."""
+        """Return the break records, by two requests."""
         names = Names.of(key, self._layout)
         with self.told():
             tokens, found = self._tokens(names)[0], self.look(names)
         return tokens.with_breaks(*(broken_of(key, found.lock) if found else ())).breaks
 
     def close(self) -> None:
-        """Connections belong to the store."""
+        """Do nothing: connections belong to the store."""
 
     def now(self) -> float:
-        """The server's time.
+        """Return the server's time.
 
-        Measured again, by two requests, when this machine's clock was set or the machine slept.
+        Two requests measure it again when this machine's clock was set or the machine slept.
         """
         if self.clock.moved:
             self._measure()
@@ -221,7 +221,7 @@ class ObjectBackend:
     # Requests: each of these is one, and is counted -----------------------------------------------------------------
 
     def look(self, names: Names) -> Found | None:
-        """What is there now."""
+        """Return the current lock object, or None."""
         self.requests += 1
         stored = self._store.get(names.lock)
         if stored is None:
@@ -233,7 +233,7 @@ class ObjectBackend:
         return Found(LockObject.decode(stored.body, self._store.uri(names.lock)), stored.tag)
 
     def write(self, path: str, body: bytes, tag: str | None) -> Put:
-        """Replace the version ``tag``, or create."""
+        """Replace the version ``tag``, or create the object."""
         self.requests += 1
         sent = self.clock.stamp()
         put = self._store.put_if_absent(path, body) if tag is None else self._store.replace_if_match(path, body, tag)
@@ -255,7 +255,7 @@ class ObjectBackend:
     # Inside -----------------------------------------------------------------------------------------------------------
 
     def _prove(self) -> None:
-        """Once per place: race for it. Once per process and ten minutes: compare the clocks."""
+        """Race for the place once per place; compare the clocks once per process and ten minutes."""
         if not self._proven:
             self.requests += 1
             path, verdict = self._verdict
@@ -281,7 +281,7 @@ class ObjectBackend:
         self.clock.saw(found.mtime if found else None, sent, self._env.monotonic())
 
     def _next_token(self, names: Names, found: Found | None, token_above: int) -> tuple[int, int] | None:
-        """The token to grant and the end of its block; None when another one reserves a block just now."""
+        """Return the token to grant and the end of its block; None while another contender reserves a block."""
         ours = found.lock.ours if found else {}
         last = max(int(ours.get("token", 0)), token_above)
         if "token" in ours and last < int(ours["limit"]):
@@ -303,16 +303,16 @@ class ObjectBackend:
         return not lock.expired and self.now() <= lock.valid_until_ms / 1000 + DRIFT_S
 
     def withdraw(self, place: ObjectPlace) -> None:
-        """No write of ``place`` that had got no answer may give it the lock from now on."""
+        """Make sure that no unanswered write of ``place`` can give it the lock from now on."""
         names = place.names
         for _ in range(TRIES):
             found = self.look(names)
             if found is None:
                 body, tag = LockObject(0, True, place.owner), None
             elif found.lock.owner == place.owner and not found.lock.expired:
-                body, tag = replace(found.lock, expired=True), found.tag  # it has landed
+                body, tag = replace(found.lock, expired=True), found.tag  # it was carried out
             elif (found.tag,) == place.unsure:
-                # It may still land on this version, so there must be another one.
+                # It may still be carried out on this version, so this version has to go.
                 body, tag = replace(found.lock, ours={**found.lock.ours, "touched": self._env.uuid()}), found.tag
             else:
                 return

@@ -17,30 +17,30 @@ TRIES = 5
 
 
 class LockObjects(Protocol):
-    """What contenders and grants ask of their backend."""
+    """The part of the backend that contenders and grants call."""
 
     @property
     def where(self) -> str:
-        """The store, for messages."""
+        """The store's name, for messages."""
 
     def write(self, path: str, body: bytes, tag: str | None) -> Put:
-        """Replace the version with that tag, or make the object."""
+        """Replace the version with that tag, or create the object."""
 
     def now(self) -> float:
-        """The server's time."""
+        """Return the server's time."""
 
     def look(self, names: Names) -> Found | None:
-        """The lock object as it is now."""
+        """Return the lock object as it is now, or None."""
 
     def told(self) -> AbstractContextManager[None]:
-        """Errors inside name the lock."""
+        """Translate errors inside the block, so that they name the lock."""
 
     def withdraw(self, place: ObjectPlace) -> None:
-        """No write of ``place`` without an answer may give it the lock from now on."""
+        """Make sure that no unanswered write of ``place`` can give it the lock from now on."""
 
 
 class ObjectPlace:
-    """One wait for one key; ``unsure`` holds the version on which a write without answer may still land."""
+    """One wait for one key; ``unsure`` holds the version on which an unanswered write may still be carried out."""
 
     def __init__(self, backend: LockObjects, names: Names, owner: str, pace: Pace, rhythm: Rhythm) -> None:
         self.names = names
@@ -57,7 +57,7 @@ class ObjectPlace:
 
 
 class ObjectGrant:
-    """The version that we wrote last."""
+    """A grant: the version of the object that we wrote last."""
 
     def __init__(self, backend: LockObjects, place: ObjectPlace, lease_s: float, found: Found) -> None:
         self.token = found.lock.token
@@ -82,10 +82,10 @@ class ObjectGrant:
         return Release.RELEASED if ours else Release.WAS_LOST
 
     def listen(self, call: Callable[[str], None]) -> None:
-        """Does nothing: a store sends no notifications."""
+        """Do nothing: a store sends no notifications."""
 
     def _replace(self, change: Callable[[LockObject], LockObject]) -> bool:
-        """Write over our own version.
+        """Replace our own version.
 
         Without a clear answer the owner in the object says what happened.
         """
@@ -104,12 +104,12 @@ class ObjectGrant:
                     self._found = found
                     return True
                 if found.lock.owner != owner:
-                    # Taken after our release had landed, unless somebody broke it before.
+                    # Taken by another after our release was carried out, unless a break came before it.
                     broken = [record.token for record in broken_of(self._names.key, found.lock)]
                     return put.outcome is Outcome.UNKNOWN and new.expired and self.token not in broken
                 if found.lock.expired:
                     return False
-                self._found = found  # an earlier write of ours has landed late
+                self._found = found  # an earlier write of ours was carried out late
         raise LockUnavailableError(
             f"The store at {backend.where} gave no clear answer {TRIES} times about lock {self._names.key!r} (token "
             f"{self.token}). It ends at the latest when its lease does",

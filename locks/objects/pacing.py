@@ -1,20 +1,20 @@
-"""Decides who takes a free lock object next, and when each waiter polls again.
+"""Decide who takes a free lock object next, and when each waiter polls again.
 
 An object store wakes no waiter. A bare compare-and-set loop is unfair (the last holder is the first
 to retry) and expensive (every waiter polls all the time). Here the lock object itself carries the
 order: each holder leaves a *line* in it, the processes that were served lately, the longest ago
-first. Its head goes at once; number r lets r others go first and looks when its turn should be
+first. Its head goes at once; number r lets r others go first and polls when its turn should be
 near. It costs no request.
 
-    line [B, C, A], A holds          B looks often, C after half a hand-off, A (when it comes again) after one and a half
+    line [B, C, A], A holds          B polls often, C after half a hand-off, A (if it comes again) after one and a half
     A releases                       B sees it and takes the lock; the line is now [C, A, B]
     B is dead                        C sees the lock free, waits a little for B, takes it; the line is [-B, A, C]
-    B misses more turns              nobody waits for it again, but it keeps its place; with four marks it is dropped
+    B misses more turns              no one waits for it again, but it keeps its place; with four marks it is dropped
 
-A *turn* is a few times as long as a look: within it the process that released may take the lock again at once, without
-a look, by replacing the version that it has left there. Where nobody else comes, it may so at any time. A newcomer that
-waits leaves no trace, though, and would never win against a process that takes the lock back at once; so that process
-makes a short pause now and then, in which the newcomer finds the lock free and gets into the line.
+A *turn* is a few times as long as a read: within it the process that released may take the lock again at once, without
+a read, by replacing the version that it has left there. Where no other process comes, it may always do so. A newcomer
+that waits leaves no trace, though, and would never win against a process that takes the lock back at once; so that
+process makes a short pause now and then, in which the newcomer finds the lock free and gets into the line.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ from dataclasses import dataclass
 from ...environment import Environment
 from .record import LINE_MAX, LockObject
 
-_LOOKS = 8  # in a turn, by who is next
+_LOOKS = 8  # polls in a turn, by the next in line
 _PAUSE_S_MIN = 0.0003
 _FIRST_GUESS_S = 0.02  # of a hand-off
 _WEIGHT = 0.3  # of what was seen last;
-_WEIGHT_LONGER = 0.1  # of a turn longer than before: who sleeps too long makes turns longer, which must not feed itself
+_WEIGHT_LONGER = 0.1  # of a turn longer than before: sleeping too long makes turns longer, which must not feed itself
 _SLEEP = 0.8  # of the time until the own turn, by that measure
-_TURN_LOOKS = 10  # as long as this takes, who has it may take it again,
-_TURN_GRANTS = 6  # up to so many times in all, and the fewer the more wait,
+_TURN_LOOKS = 10  # a turn lasts as long as this many reads; within it its process may take the lock again,
+_TURN_GRANTS = 6  # up to this many times in all, fewer when more wait,
 _TURN_GRANTS_MIN = 2
-_MISSED_MAX = 4  # who misses more turns is dropped from the line
-_ALONE_GRANTS, _ALONE_S = 16, 1.0  # after so many or so long without a pause, who seems alone leaves room for others:
-_ROOM = 16  # the lock lies free for a part of that time
+_MISSED_MAX = 4  # a process that misses more turns is dropped from the line
+# After this many grants, or this long, a process that seems alone leaves room for newcomers: the lock stays free for
+# a sixteenth of the time that it was used.
+_ALONE_GRANTS, _ALONE_S = 16, 1.0
+_ROOM = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Found:
 
 
 class Rhythm:
-    """What a process has learned of one key: how long things take, and what it left there itself."""
+    """The estimates of a process for one key: how long things take, and the version it left there itself."""
 
     def __init__(self, env: Environment) -> None:
         self._env = env
@@ -56,24 +58,24 @@ class Rhythm:
         self._left: Found | None = None
         self._left_at = 0.0
         self._turn_began, self._grants = 0.0, 0
-        self._alone = False  # nobody had come between the last two times
+        self._alone = False  # no other process came between our last two holds
 
     def looked(self, seconds: float, found: Found | None) -> None:
-        """A look took so long."""
+        """Learn from the duration of one read."""
         self.look_s += (seconds - self.look_s) * _WEIGHT
         self._alone = found is not None and self._left is not None and found.tag == self._left.tag
 
     def cycled(self, seconds: float, turns: int) -> None:
-        """So many turns took so long."""
+        """Learn from the duration of ``turns`` turns."""
         weight = _WEIGHT if seconds < turns * self.cycle_s else _WEIGHT_LONGER
         self.cycle_s += (seconds / turns - self.cycle_s) * (1 - (1 - weight) ** turns)
 
     def left(self, found: Found) -> None:
-        """We have released it."""
+        """Record our release."""
         self._left, self._left_at = found, self._env.monotonic()
 
     def recall(self) -> Found | None:
-        """What we left, if it is probably there still: nobody comes, or our turn is not over."""
+        """Return the version that we left, if it is probably still there: no other process comes, or our turn is not over."""
         left = self._left
         if left is None:
             return None
@@ -92,20 +94,20 @@ class Rhythm:
         return left
 
     def room_s(self) -> float:
-        """How long the lock is to lie free before we take it again; a pause that there was counts."""
+        """Return for how long the lock stays free before we take it again; a pause since the release counts."""
         if self._left is None or not self._alone or self._left.lock.line:
             return 0.0
         lasted_s = self._left_at - self._turn_began
         return max(0.0, lasted_s / _ROOM + self.look_s - (self._env.monotonic() - self._left_at))
 
     def took(self, *, turn: bool) -> None:
-        """We hold it, perhaps in a new turn."""
+        """Record that we hold the lock, perhaps in a new turn."""
         if turn:
             self._turn_began, self._grants = self._env.monotonic(), 0
         self._grants += 1
 
     def behind(self, me: str) -> int:
-        """How many we left waiting, if that was just now."""
+        """Return how many waiters we left behind, if that was just now."""
         if self._left is None or self._env.monotonic() - self._left_at > self.cycle_s:
             return 0
         return rank(self._left.lock, me) or 0
@@ -127,7 +129,7 @@ class Pace:
         self._pause_s = 0.0
 
     def holds_back(self) -> bool:
-        """True when a look would be wasted: others are to go first, as we know from our own release, or may be."""
+        """Return True when a read would be wasted: others go first, or may, as we know from our own release."""
         if self.waited:
             return False
         pause_s = max(0.0, self._rhythm.behind(self._me) - 0.5) * _SLEEP * self._rhythm.cycle_s
@@ -135,15 +137,15 @@ class Pace:
         return self._pause_s > 0.0
 
     def saw_held(self, lock: LockObject, ends_in_s: float) -> None:
-        """Somebody holds it, for ``ends_in_s`` more seconds as he has published."""
+        """Note a holder whose lease, as published, ends in ``ends_in_s`` seconds."""
         now, seen_at = self._env.monotonic(), self._saw_turn(lock)
-        # Half a hand-off before the end of the one that is before ours, then often; more seldom when it is overdue.
+        # Half a hand-off before the end of the turn before ours, then often; less often when it is overdue.
         elapsed_s, turn_s = now - seen_at, (self._rank(lock) + 0.5) * self._rhythm.cycle_s
         pause_s = max(self._look_s, (turn_s - elapsed_s) * _SLEEP, (elapsed_s - 2 * turn_s) / 4)
         self._pause_s = min(pause_s * (0.75 + self._env.random() / 2), max(ends_in_s, _PAUSE_S_MIN), self._pause_s_max)
 
     def saw_free(self, lock: LockObject, tag: str) -> bool:
-        """Is it ours to take now? Others who came before get the time to see it too."""
+        """Return whether the lock is ours to take now. Processes before us in the line get the time to see it too."""
         self._saw_turn(lock)
         now = self._env.monotonic()
         if self._free is None or self._free[0] != tag:
@@ -153,7 +155,7 @@ class Pace:
         return self._pause_s == 0.0
 
     def _saw_turn(self, lock: LockObject) -> float:
-        """When this turn was seen for the first time; learns how long turns are."""
+        """Return when this turn was first seen; learns how long turns are."""
         now = self._env.monotonic()
         if self._seen is None or lock.turn != self._seen[0]:
             if self._seen is not None and 0 < (turns := lock.turn - self._seen[0]) < LINE_MAX:
@@ -162,14 +164,14 @@ class Pace:
         return self._seen[1]
 
     def wait(self, limit_s: float) -> None:
-        """Until another look is worth its cost."""
+        """Wait until another read is worth its cost."""
         self.waited = True
         self._env.sleep(min(limit_s, self._pause_s))
 
     def line_with_me(self, lock: LockObject | None, *, waits: bool) -> list[str]:
-        """The line that we leave as the holder of a new turn.
+        """Return the line that we leave as the holder of a new turn.
 
-        Who stood before us and did not come gets a mark, or is dropped.
+        A process that stood before us and did not come gets a mark, or is dropped.
         """
         line = lock.line if lock else []
         at = _position(line, self._me)
@@ -186,7 +188,7 @@ class Pace:
         return max(_PAUSE_S_MIN, self._rhythm.cycle_s / _LOOKS)
 
     def _before(self, lock: LockObject) -> int:
-        """How many to leave the lock to for a moment: nobody waits again for those who have missed a turn."""
+        """Return how many processes get the lock first for a moment; those that have missed a turn do not count."""
         at = _position(lock.line, self._me)
         if at is None:
             return min(self._rank(lock), len(lock.line))
@@ -197,14 +199,14 @@ class Pace:
         if known is not None:
             return known
         if self._turn is None or lock.turn > self._turn + 1:
-            # A newcomer draws a lot, and one among more when it did not get in: all at once would get in each other's way.
+            # A newcomer draws a lot, from more lots after each failure: all at once would get in each other's way.
             self._lots = min(2 * self._lots, len(lock.line)) + 1
             self._turn = lock.turn + int(self._env.random() * self._lots)
         return max(0, self._turn - lock.turn)
 
 
 def rank(lock: LockObject, me: str) -> int | None:
-    """How many go before ``me``; None for a newcomer."""
+    """Return how many go before ``me``; None for a newcomer."""
     return _position(lock.line, me)
 
 

@@ -2,8 +2,8 @@
 
 ``table_lock.json`` is the lock, in the form of Hudi's storage-based lock provider (docs/locks/objects.md has the source).
 Hudi's readers need all three of its fields, whole, and stop with an error otherwise; they skip what they do not know
-and drop it with their next write. So ours lies in one member of its own, ``lakelatch``, and what must outlive a JVM's
-write lies in ``lakelatch_tokens.json`` as well.
+and drop it with their next write. So our fields are in one member of their own, ``lakelatch``; data that must outlive a JVM's
+write is in ``lakelatch_tokens.json`` as well.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LOCK_NAME = "table_lock.json"
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Where one key lies, relative to the store's root."""
+    """The paths of one key's objects, relative to the store's root."""
 
     key: str
     lock: str
@@ -31,7 +31,7 @@ class Names:
 
     @classmethod
     def of(cls, key: str, layout: str) -> Names:
-        """Hudi's place for the lock of a table, or a folder of the key's own, whatever characters it has."""
+        """Return Hudi's paths for the lock of a table, or a folder of the key's own, whatever characters it has."""
         if layout == "hudi":
             return cls(key, f".hoodie/.locks/{_LOCK_NAME}", ".hoodie/.lakelatch/locks/tokens.json")
         readable = "".join(each if each.isalnum() and each.isascii() else "_" for each in key[-40:])
@@ -41,7 +41,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class LockObject:
-    """``valid_until_ms`` is wall clock; ``owner`` is new with every grant; ``ours`` is empty after a JVM's write."""
+    """The lock. ``valid_until_ms`` is wall clock; ``owner`` is new with every grant; ``ours`` is empty after a JVM's write."""
 
     valid_until_ms: int
     expired: bool
@@ -50,29 +50,29 @@ class LockObject:
 
     @property
     def token(self) -> int:
-        """Ours, or a negative number that stands for this grant of a JVM, so that it can be named and broken."""
+        """Our token, or a negative number that stands for this grant of a JVM, so that it can be named and broken."""
         if "token" in self.ours:
             return int(self.ours["token"])
         return -1 - int.from_bytes(sha256(self.owner.encode()).digest()[:6])
 
     @property
     def turn(self) -> int:
-        """How many turns there were; one may hold several grants of a process (pacing.py)."""
+        """The number of turns so far; a turn may hold several grants of a process (pacing.py)."""
         return int(self.ours.get("turn", 0))
 
     @property
     def line(self) -> list[str]:
-        """Who was served lately and had to wait, the longest ago first."""
+        """The processes that were served lately and had to wait, the longest ago first."""
         return list(self.ours.get("line", ()))
 
     def encode(self) -> bytes:
-        """Hudi's three fields first, for people who look."""
+        """Return the JSON, Hudi's three fields first, for human readers."""
         value = {"validUntil": self.valid_until_ms, "expired": self.expired, "owner": self.owner}
         return json.dumps(value | ({"lakelatch": self.ours} if self.ours else {})).encode()
 
     @classmethod
     def decode(cls, body: bytes, where: str) -> LockObject:
-        """Read what anybody wrote. Raises `LockError` for what a JVM could not read either."""
+        """Parse an object from any writer. Raises `LockError` for one that a JVM could not read either."""
         try:
             value = json.loads(body)
             until, expired, owner = value["validUntil"], value["expired"], value["owner"]
@@ -90,7 +90,7 @@ class LockObject:
         return found
 
     def holder(self, key: str) -> Holder:
-        """For people. Of a JVM only the owner and the end are known."""
+        """Return the holder for display. Of a JVM only the owner and the end are known."""
         ours, until = self.ours, self.valid_until_ms / 1000
         if "token" not in ours:
             return Holder(key, self.owner, self.token, since=0.0, until=until, details={"writer": "JVM"})
@@ -102,21 +102,21 @@ class LockObject:
 
 @dataclass(frozen=True, slots=True)
 class TokenObject:
-    """``limit``: no token above it was ever given.
+    """The reserved tokens. No token above ``limit`` was ever granted.
 
-    Raised, by compare-and-set, before the first token of a block is.
+    The limit is raised, by compare-and-set, before the first token of a block is granted.
     """
 
     limit: int = 0
     breaks: tuple[BreakRecord, ...] = ()
 
     def encode(self) -> bytes:
-        """One line of JSON."""
+        """Return one line of JSON."""
         return json.dumps({"v": 1, "limit": self.limit, "breaks": [to_json(record) for record in self.breaks]}).encode()
 
     @classmethod
     def decode(cls, body: bytes, key: str, where: str) -> TokenObject:
-        """The reverse. Raises `LockError`."""
+        """Parse the JSON of `encode`. Raises `LockError`."""
         try:
             value = json.loads(body)
             return cls(int(value["limit"]), tuple(from_json(key, record) for record in value["breaks"]))
@@ -128,27 +128,27 @@ class TokenObject:
             ) from e
 
     def with_breaks(self, *records: BreakRecord) -> TokenObject:
-        """Those that are not in it yet are added; a token is broken once."""
+        """Return a copy with the records that are not in it yet; a token is broken once."""
         known = {record.token for record in self.breaks}
         fresh = tuple(record for record in records if record.token not in known)
         return TokenObject(self.limit, (self.breaks + fresh)[-BREAKS_KEPT:])
 
 
 def broken_of(key: str, lock: LockObject) -> tuple[BreakRecord, ...]:
-    """The last break, which every grant of ours carries along; none after a JVM's write."""
+    """Return the last break, which every grant of ours carries along; none after a JVM's write."""
     return (from_json(key, lock.ours["broken"]),) if "broken" in lock.ours else ()
 
 
 def to_json(record: BreakRecord) -> dict[str, Any]:
-    """Without the key, which the place says."""
+    """Return the record without the key, which its place gives."""
     return {"token": record.token, "reason": record.reason, "who": record.who, "at": record.at}
 
 
 def from_json(key: str, value: Mapping[str, Any]) -> BreakRecord:
-    """The reverse of `to_json`."""
+    """Parse the JSON of `to_json`."""
     return BreakRecord(key, int(value["token"]), str(value["reason"]), str(value["who"]), float(value["at"]))
 
 
 def ms(seconds: float) -> int:
-    """Hudi's unit, whole."""
+    """Return whole milliseconds, Hudi's unit."""
     return int(seconds * 1000)

@@ -1,13 +1,13 @@
-"""Estimates the server's clock from the times that it writes on our own objects.
+"""Estimate the server's clock from the times that it writes on our own objects.
 
 A write of ours happened between ``sent`` and ``after`` of our monotonic clock; the server says that it was in the
-second that began at ``mtime``. So server minus monotonic lies between ``mtime - after`` and ``mtime + 1 - sent``;
+second that began at ``mtime``. So server minus monotonic is between ``mtime - after`` and ``mtime + 1 - sent``;
 each further write narrows that. Within these bounds the wall clock is believed, as it was at the last measurement: a
 difference below a second is not visible to one measurement.
 
     t=0   measured: the wall clock is right
-    t=5   the wall clock is set forward by a minute. `now` does not look at it, so no lease ends a minute early
-    t=6   `moved`: wall and monotonic clock have come apart. Perhaps the machine slept, which stops the monotonic one,
+    t=5   the wall clock is set forward by a minute. `now` does not read it, so no lease ends a minute early
+    t=6   `moved`: wall and monotonic clock have come apart. Perhaps the machine slept, which stops the monotonic clock,
           and the bounds mean nothing any more: measure again
 """
 
@@ -31,13 +31,13 @@ class Stamp:
     high: float
 
     def apart(self, other: Stamp) -> bool:
-        """Whether one of the clocks was set, or stood still, between the two."""
+        """Return whether one of the clocks was set, or stood still, between the two."""
         return other.low > self.high + _MOVED_S or other.high < self.low - _MOVED_S
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Replaced as a whole: other threads ask meanwhile."""
+    """The bounds, replaced as a whole because other threads read them meanwhile."""
 
     stamp: Stamp
     low: float  # bounds of server minus monotonic
@@ -58,7 +58,7 @@ class ServerClock:
         self._known: _Known | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Another process, perhaps of another machine, measures for itself."""
+        """Pickle no measurements: another process, perhaps on another machine, measures for itself."""
         return ServerClock, (self._env, self._bound_s, self._place)
 
     @property
@@ -74,19 +74,19 @@ class ServerClock:
         return known is not None and known.stamp.apart(self.stamp())
 
     def stamp(self) -> Stamp:
-        """Now."""
+        """Return a stamp of now."""
         before = self._env.monotonic()
         wall = self._env.now()
         return Stamp(before, wall - self._env.monotonic(), wall - before)
 
     def now(self) -> float:
-        """Seconds since the epoch. Rely on it while `moved` is false."""
+        """Return seconds since the epoch. Rely on it while `moved` is false."""
         known = self._known
         return self._env.now() if known is None else self._env.monotonic() + known.offset
 
     @property
     def difference_s(self) -> float:
-        """Server minus wall clock, as far as it is proven."""
+        """Return server minus wall clock, as far as it is proven."""
         return 0.0 if self._known is None else self._known.offset - self._known.stamp.low
 
     def saw(self, mtime: float | None, sent: Stamp, after: float) -> None:

@@ -16,7 +16,7 @@ _PORT, _SENTINEL_PORT = 6379, 26379
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the locks are. Secrets are not here; they are looked up when a connection is made."""
+    """The address of the servers. Secrets are not here; they are read when a connection is made."""
 
     mode: str  # "", "sentinel" or "cluster"
     hosts: tuple[tuple[str, int], ...]
@@ -42,7 +42,7 @@ class Address:
 
     @classmethod
     def of(cls, url: LockUrl, timeout_s: float) -> Address:
-        """Take a lock URL apart. Raises `ConfigError` for what makes no sense."""
+        """Parse a lock URL. Raises `ConfigError` if its parts contradict each other."""
         mode = url.scheme.partition("+")[2]
         user, _, places = url.host.rpartition("@")
         hosts = tuple(_host(place, _SENTINEL_PORT if mode == "sentinel" else _PORT, url) for place in places.split(","))

@@ -1,15 +1,15 @@
 """Locks in Redis: ``redis://host:6379/0``, ``rediss://`` with TLS, ``redis+sentinel://a,b/service``, ``redis+cluster://a,b``.
 
 Waiters stand in a list in the server and are handed the lock in order; no waiter polls (scripts.py). One request
-takes a free lock, one gives it back.
+takes a free lock, one releases it.
 
-    t=0     A asks; the script finds nobody and answers token 7; A holds until t=10 by its own clock
-    t=3     B asks, is put into the line, and blocks for two seconds
-    t=4     A gives back; the same script gives B token 8 with a lease of 10 s, and wakes it. B holds until t=13:
+    t=0     A asks; the script finds no holder and answers token 7; A holds until t=10 by its own clock
+    t=3     B asks, is put into the queue, and blocks for two seconds
+    t=4     A releases; the same script gives B token 8 with a lease of 10 s, and wakes it. B holds until t=13:
             10 s after it last asked, which is the one moment that it knows to be before the grant
     t=5     B's machine stops; the server ends its lease at t=14, B knows by t=13 if it runs
 
-**A server that is replicated may forget**: a replica that takes over without the last writes grants the lock again, and
+**A replicated server may forget**: a replica that takes over without the last writes grants the lock again, and
 even the same token. The lease gives progress there, not exclusion (docs/locks/redis.md); ``token_above=`` lifts the counter.
 """
 
@@ -37,16 +37,16 @@ from .scripts import ACQUIRE, BREAK, INSPECT, LEAVE, RELEASE, RENEW, Script
 
 _log = logging.getLogger("lakelatch.locks")
 
-_BLOCK_S_MAX = 2.0  # a waiter shows this often that it lives, and looks whether the holder does
-_TICKET_BLOCKS = 3  # a waiter that was not seen for so many of these is passed over
-_SPREAD_S = 0.1  # waiters do not all come in the very moment in which a silent holder's lease ends
+_BLOCK_S_MAX = 2.0  # how often a waiter shows that it lives, and checks that the holder does
+_TICKET_BLOCKS = 3  # a waiter not seen for this many blocks is passed over
+_SPREAD_S = 0.1  # spreads the waiters that a silent holder's end would wake all at once
 _NAME_MAX = 400
-_OWED_MAX = 100  # after more failures the server was not merely stopped
+_OWED_MAX = 100  # with more failures than this the server was not merely stopped
 _BATCH = 500  # renewals in one round trip, so that it stays short
 
 
 def open_redis_locks(url: str, *, env: Environment) -> LeasedLocks:
-    """The provider for a Redis URL. Connects at first use."""
+    """Return the provider for a Redis URL. Connects at first use."""
     settings = parse_lock_url(url, options=(*OPTIONS, "wait_replicas"))
     replicas = settings.options.get("wait_replicas", "0")
     if not (replicas.isascii() and replicas.isdigit()):
@@ -61,7 +61,7 @@ def _timeout_s(settings: LockUrl) -> float:
 
 
 def redis_locks_on(client: object, *, env: Environment) -> LeasedLocks:
-    """The provider on connections like those of ``client``, a `redis.Redis`; its own ones are neither used nor closed."""
+    """Return a provider with connections like those of ``client``, a `redis.Redis`, whose own are neither used nor closed."""
     options, service = how_it_connects(client)
     db = int(options.get("db") or 0)
     tail = f"/{db}" if db else ""
@@ -80,7 +80,7 @@ def redis_locks_on(client: object, *, env: Environment) -> LeasedLocks:
 
 @lru_cache(maxsize=256)
 def _name(key: str) -> str:
-    """The Redis key of a lock, from which its others are made; the part in braces decides the slot in a cluster."""
+    """Return the Redis key of a lock, the prefix of its other keys. The part in braces decides the slot in a cluster."""
     name = quote(key, safe="/:@+,=~ ")
     if len(name) > _NAME_MAX:
         name = "#" + sha256(name.encode()).hexdigest()  # no other name begins like this
@@ -88,7 +88,7 @@ def _name(key: str) -> str:
 
 
 class RedisBackend:
-    """Scripts on a server; nothing is kept here but what is known of the server."""
+    """The scripts on a server. The process keeps nothing but facts about that server."""
 
     fair = True
     lifts_tokens = True
@@ -107,11 +107,11 @@ class RedisBackend:
         self._owed: deque[tuple[str, str]] = deque(maxlen=_OWED_MAX)  # lines that could not be left: lock, owner
 
     def line_up(self, key: str) -> Contender:
-        """Nothing yet: asking and lining up are one request."""
+        """Return a place. Sends nothing: asking and lining up are one request."""
         return _RedisPlace(self, _name(key))
 
     def try_grant(self, ask: LockRequest, place: Contender) -> Grant | None:
-        """Take what was handed over meanwhile, or ask."""
+        """Take a lock that was handed over meanwhile, or ask for it."""
         assert isinstance(place, _RedisPlace)
         token = place.take(ask)
         if token is None:
@@ -122,7 +122,7 @@ class RedisBackend:
         return grant
 
     def renew_many(self, grants: Sequence[Grant]) -> list[bool | Exception]:
-        """Renew all in few round trips; an error where there is no answer."""
+        """Renew all in few round trips; the result has an error where there was no answer."""
         found: list[bool | Exception] = []
         for start in range(0, len(grants), _BATCH):
             batch = cast("Sequence[_RedisGrant]", grants[start : start + _BATCH])
@@ -132,7 +132,7 @@ class RedisBackend:
         return found
 
     def inspect(self, key: str) -> Holder | None:
-        """Read the lock, its time left and who waits.
+        """Read the lock, its time left and its waiters.
 
         ``since`` and ``until`` are by the server's clock.
         """
@@ -161,29 +161,29 @@ class RedisBackend:
         return bool(self.run(BREAK, _name(key), token, record, BREAKS_KEPT))
 
     def breaks(self, key: str) -> tuple[BreakRecord, ...]:
-        """The records of `end`."""
+        """Return the records of `end`."""
         lock = _name(key)
         found = self.ask(lock, "LRANGE", f"{lock}:breaks", 0, -1)
         return tuple(record for each in found if (record := break_of(key, fields_of(each))))
 
     def close(self) -> None:
-        """Close what is idle; a lease that is still held opens a connection for itself."""
+        """Close idle connections; a lease that is still held opens one for itself."""
         self._server.close()
 
     def run(self, script: Script, lock: str, *args: Any) -> Any:
-        """One script, one request."""
+        """Run one script, in one request."""
         self._before(lock)
         self.requests += 1
         return self._server.run(script, lock, *args)
 
     def ask(self, lock: str, *command: Any) -> Any:
-        """One command, one request."""
+        """Send one command, in one request."""
         self._before(lock)
         self.requests += 1
         return self._server.call(lock, *command)
 
     def ask_all(self, lock: str, *commands: tuple[Any, ...]) -> list[Any]:
-        """Several commands on one connection, in one round trip."""
+        """Send several commands on one connection, in one round trip."""
         self.requests += len(commands)
         return self._server.pipeline(lock, *commands)
 
@@ -201,7 +201,7 @@ class RedisBackend:
 
     def _before(self, lock: str) -> None:
         for debt in [each for each in self._owed if self._server.node(each[0]) == self._server.node(lock)]:
-            with suppress(ValueError):  # another thread is at it: twice is fine
+            with suppress(ValueError):  # another thread has done the same: twice is fine
                 self._owed.remove(debt)
             self.requests += 1
             self.leave(*debt, doubtful=True)
@@ -209,9 +209,9 @@ class RedisBackend:
             self._look(lock)
 
     def _look(self, lock: str) -> None:
-        """On first use: whether this server keeps its counters.
+        """Check at first use whether this server keeps its counters.
 
-        It is said once, and shown by `inspect`.
+        The result is logged once, and shown by `inspect`.
         """
         told: dict[str, str] = {}
         for reply in self.ask_all(lock, ("INFO", "persistence"), ("INFO", "memory")):
@@ -227,7 +227,7 @@ DURABLE = "durable"
 
 
 def _judge(info: dict[str, str]) -> str:
-    """Whether a server with these facts keeps a counter: "durable", or what is wrong."""
+    """Return whether a server with these facts keeps a counter: "durable", or the reason why not."""
     if "aof_enabled" not in info:
         return "perhaps not kept: the server does not say how it stores (allow this user INFO)"
     faults = []
@@ -239,7 +239,7 @@ def _judge(info: dict[str, str]) -> str:
 
 
 class _RedisPlace:
-    """A place in the line, once it has asked in vain."""
+    """A place in the queue, from the first refused try on."""
 
     def __init__(self, backend: RedisBackend, lock: str) -> None:
         self.lock = lock
@@ -252,7 +252,7 @@ class _RedisPlace:
         self._silent = False  # the last request had no answer
 
     def take(self, ask: LockRequest) -> int | None:
-        """The token that was handed over, or what the server answers now."""
+        """Return the token that was handed over, or else the server's answer to a new request."""
         backend, now = self._backend, self._backend.env.monotonic()
         token, self._handed = self._handed, None
         if token is not None and now < self.asked_at + ask.lease_s / 4:
@@ -291,7 +291,7 @@ class _RedisPlace:
             self._handed = int(found[1])
 
     def leave(self) -> None:
-        """Out of the line; what was handed over in the last moment goes to the next."""
+        """Leave the queue. A lock that was handed over at the last moment goes to the next waiter."""
         if self._owner:
             self._backend.leave(self.lock, self._owner, doubtful=self._silent)
 
@@ -315,11 +315,11 @@ class _RedisGrant:
         return value is not None and bool(value.startswith(self.proof.encode()))
 
     def release(self) -> Release:
-        # Sent again after a lost reply, it finds its own mark: given back is given back.
+        # Sent again after a lost reply, the script finds the mark that the first one left, and answers the same.
         return Release.RELEASED if self._backend.run(RELEASE, self.lock, self.proof) else Release.WAS_LOST
 
     def replicate(self) -> None:
-        """Have the replicas confirm, or raise; then the place is left, which gives the lock back."""
+        """Wait until the replicas confirm, or raise. Then the place is left, which releases the lock."""
         backend, wait_ms = self._backend, int(self._backend.timeout_s * 500)
         # The sign of life is a write of this very connection, and WAIT is about those; it comes after the grant.
         renewal = ("EVAL", RENEW.text, 1, self.lock, self.proof, self.lease_ms)
@@ -337,4 +337,4 @@ class _RedisGrant:
             )  # fmt: skip
 
     def listen(self, call: Callable[[str], None]) -> None:
-        """Does nothing: Redis sends no notification, the next renewal finds out."""
+        """Do nothing: Redis sends no notification; the next renewal notices the loss."""

@@ -1,8 +1,8 @@
 """Requests to Redis: one server, a master that Sentinel names, or the cluster node of a key. The only user of redis-py.
 
 Every request is bounded in time. It is sent a second time, on a new connection, when a connection that had worked
-fails: all that is sent here may be repeated (scripts.py). Connections are our own stack, not redis-py's pool,
-which asks each one whether it is readable before every command; a broken one shows at its use.
+fails: every request here may be repeated (scripts.py). Connections are kept in our own stack, not in redis-py's pool,
+which checks each one for readability before every command; a broken one shows at its use.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from .scripts import Script
 PASSWORD = "LAKELATCH_REDIS_PASSWORD"  # noqa: S105 (the name of a variable)
 SENTINEL_PASSWORD = "LAKELATCH_REDIS_SENTINEL_PASSWORD"  # noqa: S105
 
-_TIMES = 2  # a cluster's slots are looked up again and a request is sent again, so many times
+_TIMES = 2  # how often a cluster's slots are read again and a request is sent again
 _FORBIDDEN = ("no permissions", "can't run this command", "can't access at least one")  # in a script: 7.2, 7.0, 6
-# Of TLS: the server's certificate, or ours.
+# TLS errors: the server's certificate, or ours.
 _UNTRUSTED = ("CERTIFICATE_", "ALERT_UNKNOWN_CA", "HANDSHAKE_FAILURE", "KEY_VALUES_MISMATCH", "PEM lib")
 _Command = tuple[Any, ...]
 _FAILURES = (RedisError, RedisClusterException, OSError)
@@ -50,7 +50,7 @@ class _Lines:
         self._idle: list[Any] = []
 
     def exchange(self, commands: Sequence[_Command]) -> list[Any]:
-        """The replies, errors of single commands among them; raises when the connection fails twice."""
+        """Return the replies, among them errors of single commands. Raises when the connection fails twice."""
         try:
             line = self._idle.pop()
         except IndexError:
@@ -94,7 +94,7 @@ class _Lines:
 
 
 class _Recipe:
-    """How a user's pool makes connections, with our time limits and the plain protocol."""
+    """The way a user's pool makes connections, with our time limits and the plain protocol."""
 
     def __init__(self, pool: Any, timeout_s: float) -> None:
         self.connection_class = pool.connection_class
@@ -107,7 +107,7 @@ class _Recipe:
 
 
 def how_it_connects(client: object) -> tuple[Mapping[str, Any], str]:
-    """The arguments of a user's client for its connections, and the service if Sentinel names the server."""
+    """Return the arguments of a user's client for its connections, and the service if Sentinel names the server."""
     if not isinstance(client, redis.Redis):
         raise ConfigError(
             f"Locks need a redis.Redis, not {type(client).__module__}.{type(client).__qualname__}. For a cluster write "
@@ -118,13 +118,13 @@ def how_it_connects(client: object) -> tuple[Mapping[str, Any], str]:
 
 
 def _packed(command: _Command) -> bytes:
-    """One command as the protocol wants it. redis-py's own way takes as long as the rest of a request together."""
+    """Return one command encoded for the protocol. redis-py's encoder takes as long as the rest of a request together."""
     words = [word if isinstance(word, bytes) else str(word).encode() for word in command]
     return b"*%d\r\n" % len(words) + b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words])
 
 
 class Server:
-    """Finds the server that answers for a key."""
+    """The way to the server that answers for a key."""
 
     def __init__(self, address: Address, env: Environment, like: Any = None) -> None:
         self.address = address
@@ -135,20 +135,20 @@ class Server:
         self._lines: dict[str, _Lines] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """No sockets."""
+        """Pickle no sockets."""
         if self._like is not None:
             raise ConfigError("Locks on a redis-py client cannot be sent to another process; open them by URL there")
         return {**self.__dict__, "_process": None, "_cluster": None, "_lines": {}}
 
     def run(self, script: Script, key: str, *args: Any) -> Any:
-        """What the script answers; the server learns it if it does not know it."""
+        """Return the script's answer. A server that does not know the script learns it."""
         try:
             return self.call(key, "EVALSHA", script.sha, 1, key, *args)
         except NoScriptError:  # new, restarted or flushed
             return self.call(key, "EVAL", script.text, 1, key, *args)
 
     def run_many(self, script: Script, each: Sequence[tuple[str, _Command]]) -> list[Any]:
-        """One answer or error for each key and its arguments, in one round trip for each server."""
+        """Return one answer or error for each key and its arguments, in one round trip for each server."""
         replies: list[Any] = [None] * len(each)
         groups: dict[str, list[int]] = {}
         for number, (key, _) in enumerate(each):
@@ -170,7 +170,7 @@ class Server:
             return e
 
     def call(self, key: str, *command: Any) -> Any:
-        """The reply of the server that has ``key``. Raises `LakeLatchError`, or `NoScriptError`."""
+        """Return the reply of the server that has ``key``. Raises `LakeLatchError`, or `NoScriptError`."""
         try:
             if self.address.mode == "cluster":
                 return self._clustered().execute_command(*command)
@@ -184,7 +184,7 @@ class Server:
             raise self._told(e) from e
 
     def pipeline(self, key: str, *commands: _Command) -> list[Any]:
-        """The replies of several commands on one connection; an error of one is its reply."""
+        """Return the replies to several commands on one connection; an error of one is its reply."""
         try:
             return self._line(key).exchange(commands)
         except _FAILURES as e:
@@ -203,7 +203,7 @@ class Server:
             self._process, self._cluster, self._lines = self._env.process(), None, {}
 
     def node(self, key: str) -> str:
-        """Which of several servers has ``key``."""
+        """Return the name of the server that has ``key``."""
         if self.address.mode != "cluster":
             return ""
         try:
@@ -228,7 +228,7 @@ class Server:
         return lines
 
     def _pool(self, key: str) -> Any:
-        """redis-py's pool, used as a recipe for connections."""
+        """Return redis-py's pool, used only as a recipe for connections."""
         if self._like is not None:
             return _Recipe(self._like.connection_pool, self.address.timeout_s)
         address, options = self.address, _options(self.address)
@@ -243,7 +243,7 @@ class Server:
         return redis.Redis(host=host, port=port, db=address.db, **options).connection_pool
 
     def _told(self, error: Exception) -> LakeLatchError:
-        """One of ours, that says where and what next."""
+        """Return our error for one of redis-py's, with the server and the next step."""
         where, text = f"Redis at {self.address}", str(error) or type(error).__name__
         if isinstance(error, NoPermissionError) or any(words in text for words in _FORBIDDEN):
             return ConfigError(
@@ -266,7 +266,7 @@ class Server:
 
 
 def _options(address: Address) -> dict[str, Any]:
-    """Keyword arguments that every client of redis-py takes."""
+    """Return keyword arguments that every client of redis-py takes."""
     found: dict[str, Any] = {
         "socket_timeout": address.timeout_s,
         "socket_connect_timeout": address.timeout_s,

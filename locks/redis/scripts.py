@@ -2,20 +2,20 @@
 
 Keys of a lock, all with the same hash tag, so that they share a slot of a cluster (L is ``lakelatch:{NAME}``):
 
-    L              who holds it: owner, token, since (server's milliseconds), then JSON; expires with the lease
+    L              the holder: owner, token, since (server's milliseconds), then JSON; expires with the lease
     L:token        the counter of tokens; never expires, outlives the lock
     L:queue        list of waiters in the order they came; the dead among them go when their turn comes
     L:w:OWNER      ticket of a waiter: lease, least token, JSON; expires soon unless the waiter comes again
     L:go:OWNER     list of one element, the token: where a waiter blocks (BLPOP) until the lock is handed to it
-    L:freed        who gave it back last, for a minute: answers a release whose reply was lost
+    L:freed        the last owner that released it, for a minute: answers a release whose reply was lost
     L:breaks       list of the last breaks, as JSON
 
 Hand-over: the script that ends a grant gives the lock to the first waiter with a live ticket, for
 the lease that it asked for, so no other contender can come between. A grantee that died has not
-taken its element from ``L:go:OWNER``: the next waiter that looks sees it lying there, and takes the
+taken its element from ``L:go:OWNER``: the next waiter finds the element there, and takes the
 grant back, which is safe because no process knew of it.
 
-Only L is declared to a script; the rest follows from it and lies in the same slot. Owners are unique for each request,
+Only L is declared to a script; the rest follows from it and is in the same slot. Owners are unique for each request,
 which makes every script safe to send again after a lost reply.
 """
 
@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """Lua, and the name that the server knows it by."""
+    """A Lua script, and the name by which the server knows it."""
 
     text: str
     sha: str = field(init=False)
@@ -36,7 +36,8 @@ class Script:
         object.__setattr__(self, "sha", hashlib.sha1(self.text.encode()).hexdigest())  # noqa: S324 (Redis's own name)
 
 
-UNCLAIMED_MS = 1_000  # a living grantee takes its element at once; one that came just in between blocks comes sooner
+# A living grantee takes its element at once, or well within this time if it was between two blocking calls.
+UNCLAIMED_MS = 1_000
 FREED_MS = 60_000  # longer than a release is tried again
 GONE_MS = 60_000  # a request that a stopped server runs late, after its sender has given up, must find this
 
@@ -124,7 +125,7 @@ return -math.max(redis.call('pttl', lock), 1)
 """
 )
 
-# ARGV: owner and token as the lock holds them. Answers 1 when that grant has been given back, now or before.
+# ARGV: owner and token as the lock holds them. Answers 1 when that grant has been released, now or before.
 RELEASE = Script(
     _COMMON
     + f"""
@@ -188,7 +189,7 @@ return 1
 """
 )
 
-# Answers the lock's value, milliseconds left, the server's time in milliseconds, and who waits and lives.
+# Answers the lock's value, milliseconds left, the server's time in milliseconds, and the living waiters.
 INSPECT = Script(
     _COMMON
     + """

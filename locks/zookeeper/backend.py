@@ -1,8 +1,8 @@
 """Locks in ZooKeeper: ``zk://a:2181,b:2181/base?session=30s&key=flights``.
 
 A lock is a node, its contenders are children as Curator's ``InterProcessMutex`` names them: ephemeral, sequential,
-``_c_<uuid>-lock-<10 digits>``. The lowest number holds the lock; every other contender watches the one before it. So Curator, and
-with it Hudi's ``ZookeeperBasedLockProvider``, stand in one line with us.
+``_c_<uuid>-lock-<10 digits>``. The lowest number holds the lock; every other contender watches the one before it. So
+Curator, and with it Hudi's ``ZookeeperBasedLockProvider``, share one queue with us.
 
     t=0     A makes ...0007 and sees nothing lower: A holds, its token is the zxid that made the node
     t=0.1   B makes ...0008, sees ...0007 and watches it
@@ -12,7 +12,7 @@ with it Hudi's ``ZookeeperBasedLockProvider``, stand in one line with us.
     t=4 + session    the servers remove ...0007; B's watch fires, B sees nothing lower: B holds
 
 The lease is at most half of the session time-out that the servers granted (session.py says why), so A knows
-first. Numbers are given, and zxids counted, by one thread of the leader in one order, so tokens grow with every grant.
+first. One thread of the leader gives the numbers and counts zxids in one order, so tokens grow with every grant.
 They go back only when the ensemble is rebuilt; then a grant above a token it never gave is refused.
 """
 
@@ -38,13 +38,13 @@ from .session import Address, NoAnswerError, Session
 
 _OPTIONS = ("session", "tls", "ca", "cert", "cert_key")
 _SESSION_S_MIN, _SESSION_S_MAX = 1.0, 24 * 3600.0
-_LINE_SHOWN = 50  # so many waiters are named by `inspect`
+_LINE_SHOWN = 50  # the waiters that `inspect` names
 _BASE = "/lakelatch"  # of locks on a user's client
 _T = TypeVar("_T")
 
 
 def open_zookeeper_locks(url: str, *, env: Environment) -> LeasedLocks:
-    """The provider for a ``zk://`` URL; connects at first use."""
+    """Return the provider for a ``zk://`` URL; connects at first use."""
     settings = parse_lock_url(url, options=_OPTIONS)
     options = settings.options
     if not settings.host:
@@ -76,10 +76,10 @@ def open_zookeeper_locks(url: str, *, env: Environment) -> LeasedLocks:
 
 
 def zookeeper_locks_on(client: object, *, env: Environment) -> LeasedLocks:
-    """The provider on a session of its own, made like ``client``'s, below ``/lakelatch`` in its chroot.
+    """Return a provider on a session of its own, made like ``client``'s, below ``/lakelatch`` in its chroot.
 
-    ``client``, a `KazooClient`, is neither used nor closed: a lease has to know the session time-out that the servers granted,
-    which kazoo keeps to itself.
+    ``client``, a `KazooClient`, is neither used nor closed: a lease has to know the session time-out that the servers
+    granted, which kazoo keeps to itself.
     """
     if not isinstance(client, KazooClient):
         raise ConfigError(
@@ -97,7 +97,7 @@ def _check_path(path: str, url: str) -> None:
 
 
 class _ZooKeeperLocks(LeasedLocks):
-    """With leases that are no longer than the session allows."""
+    """A provider whose leases are no longer than the session allows."""
 
     def _ask(self, *args: Any, **options: Any) -> LockRequest:
         ask = super()._ask(*args, **options)
@@ -130,17 +130,17 @@ class ZooKeeperBackend:
         self.__init__(**state)  # type: ignore[misc]
 
     def lease_s_max(self) -> float:
-        """What the session allows; connects if need be."""
+        """Return the longest lease that the session allows, in seconds. Connects if need be."""
         session = self._session()
         session.open()
         return session.lease_s
 
     def line_up(self, key: str) -> AnyPlace:
-        """A place that makes its node at the first try."""
+        """Return a place that makes its node at the first try."""
         return Contender(self._session(), self._folder(key), self._env)
 
     def try_grant(self, ask: LockRequest, place: AnyPlace) -> Grant | None:
-        """Hold if nobody stands before us.
+        """Hold if no contender stands before us.
 
         A waiter sits out a lost connection; its place may still be there.
         """
@@ -161,7 +161,7 @@ class ZooKeeperBackend:
         return there
 
     def inspect(self, key: str) -> Holder | None:
-        """The lowest child, as its maker described it, and who stands behind it."""
+        """Return the lowest child as its maker described it, and the contenders behind it."""
         return self._twice(lambda: self._inspect(key))
 
     def _inspect(self, key: str) -> Holder | None:
@@ -201,7 +201,7 @@ class ZooKeeperBackend:
             path = f"{folder}/{names[0]}" if names else ""
             found = nodes.read(session, path) if path else None
             if found is None or found[1].czxid != token:
-                # Perhaps we have done it, and the answer was lost.
+                # Our own first request may have removed it, with its answer lost. The record shows that.
                 return any(each.get("id") == record_id for each in nodes.records(session, folder))
             nodes.make(session, nodes.breaks_folder(folder))
             return not any(isinstance(result, Exception) for result in session.ask(send, proves=True))
@@ -209,7 +209,7 @@ class ZooKeeperBackend:
         return self._twice(end)
 
     def breaks(self, key: str) -> tuple[BreakRecord, ...]:
-        """What `end` did to the key, oldest first."""
+        """Return the records of `end` for the key, oldest first."""
         found = self._twice(lambda: nodes.records(self._session(), self._folder(key)))
         return tuple(record for each in found if (record := break_of(key, each)))
 
@@ -220,7 +220,7 @@ class ZooKeeperBackend:
             session.close()
 
     def _twice(self, call: Callable[[], _T]) -> _T:
-        """What ``call`` returns; after an outage the first request may only tell that the session has ended."""
+        """Return the result of ``call``, retried once: after an outage the first request may only report the session's end."""
         try:
             return call()
         except NoAnswerError:

@@ -18,11 +18,11 @@ from ..interface import Release
 from . import nodes as nodes
 from .session import NoAnswerError, Session
 
-_NUMBER_MAX = 2_147_000_000  # a parent counts its children in 32 bits, and goes on below zero
+_NUMBER_MAX = 2_147_000_000  # a parent counts its children in 32 bits, and then continues below zero
 
 
 class Contender:
-    """A node in the line of a lock, from the first try on."""
+    """A node in the queue of a lock, from the first try on."""
 
     def __init__(self, session: Session, folder: str, env: Environment) -> None:
         self.ahead: str | None = None  # the name before ours, if we know
@@ -42,13 +42,13 @@ class Contender:
         session = self.session
         if self._name is None and not ask.waits and nodes.line(session, self._folder, fresh=True):
             return None
-        # Nobody can come before us any more, so if it was the holder that has left, there is no need to look again.
+        # No contender can come before us any more, so if the holder has left, the listing need not be read again.
         while not (self._turn and self._turn == self._gone and self._seen_in == session.number):
             self._stand(ask)
             self._seen_in = session.number
             names = nodes.line(session, self._folder)
             if self._name not in names:
-                self._forget()  # somebody has removed it, or the session has ended
+                self._forget()  # it was removed from outside, or the session has ended
                 continue
             i = names.index(self._name)
             if i > 0:
@@ -66,7 +66,7 @@ class Contender:
         self._turn = ""
 
     def _stand(self, ask: LockRequest) -> None:
-        """Have a node in the line."""
+        """Make sure that we have a node in the queue."""
         session = self.session
         if self._name is not None:
             return
@@ -110,7 +110,7 @@ class Contender:
             event.set()  # also when the connection is lost, and with it the watch
 
         try:
-            # A watch for children of a node that has none tells of its end only, not of changed data.
+            # A watch for children of a node that has none fires only at its end, not for changed data.
             watch = partial(KazooClient.get_children_async, path=f"{self._folder}/{ahead}", watch=left)
             self.session.ask(watch)
         except NoNodeError:
@@ -130,7 +130,7 @@ class Contender:
 
 
 class Grant:
-    """A node that was seen to be the first of its line."""
+    """A node that was seen to be the first of its queue."""
 
     def __init__(self, session: Session, number: int, folder: str, node_id: str, path: str, token: int) -> None:
         self.token = token
@@ -161,7 +161,7 @@ class Grant:
         removed = nodes.remove(session, self.path)
         if removed is None:
             removed = nodes.remove(session, self.path)
-            if removed is False:  # gone: by our first request, or had somebody broken it?
+            if removed is False:  # gone: by our first request, or by a break
                 removed = self._gone_by_us()
         if removed is None:
             session.leave_behind(self._folder, self._id)

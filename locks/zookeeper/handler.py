@@ -1,4 +1,4 @@
-"""Makes kazoo wait for its sockets faster, and give up sooner on one server of several."""
+"""A kazoo handler that waits for its sockets faster, and gives up sooner on one server of several."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from kazoo.handlers.threading import SequentialThreadingHandler
 
 _READABLE = select.POLLIN | select.POLLPRI
-_WRITABLE = select.POLLOUT  # errors and hang-ups are told unasked, and met at the next read or write
+_WRITABLE = select.POLLOUT  # errors and hang-ups are always reported, and met at the next read or write
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
@@ -22,15 +22,15 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no 
         self._socket: Any = None
 
     def create_connection(self, *args: Any, **options: Any) -> Any:
-        """A connection, within ``patience_s`` instead of the whole session time-out."""
+        """Return a connection within ``patience_s``, instead of the whole session time-out."""
         options["timeout"] = min(options.get("timeout") or self.patience_s, self.patience_s)
         self._socket = super().create_connection(*args, **options)
         return self._socket
 
     def select(self, reads: Any, writes: Any, others: Any, timeout: float | None = None) -> Any:  # noqa: ARG002
-        """Wait for the sockets; for a single one, that is in the middle of a handshake or message, not for long.
+        """Wait for the sockets. A single socket in the middle of a handshake or message gets only ``patience_s``.
 
-        kazoo asks for this several times for each answer, so speed matters: its own version creates a selector each time.
+        kazoo calls this several times for each answer, so speed matters: its own version creates a selector each time.
         """
         if len(reads) + len(writes) == 1:
             timeout = self.patience_s if timeout is None else min(timeout, self.patience_s)

@@ -22,7 +22,7 @@ _TAIL = re.compile(r"-?[0-9]{10}$")  # of Curator's names, of ours, and of those
 
 
 def node_name(key: str) -> str:
-    """The name of a key's node: legible, allowed in ZooKeeper, and another for every key."""
+    """Return the name of a key's node: readable, allowed in ZooKeeper, and different for every key."""
     name = quote(key, safe="").replace("~", "%7E").replace(".", "%2E")
     if len(name) > _NAME_MAX:
         name = f"{name[: _NAME_MAX // 2]}~{hashlib.sha256(key.encode()).hexdigest()}"
@@ -30,12 +30,12 @@ def node_name(key: str) -> str:
 
 
 def breaks_folder(folder: str) -> str:
-    """Beside the lock, because Curator takes every child for a contender."""
+    """Return the folder of break records. It is beside the lock, because Curator takes every child for a contender."""
     return f"{folder}~breaks"
 
 
 def records(session: Session, folder: str) -> list[dict[str, Any]]:
-    """What `end` has written, oldest first; older ones than are kept are removed."""
+    """Return the records of `end`, oldest first. Removes those beyond the number that is kept."""
     place = breaks_folder(folder)
     try:
         names = sorted(session.ask(lambda client: client.get_children_async(place)))
@@ -48,7 +48,7 @@ def records(session: Session, folder: str) -> list[dict[str, Any]]:
 
 
 def line(session: Session, folder: str, *, fresh: bool = False) -> list[str]:
-    """The contenders' names, first the holder's; ``fresh`` has this server catch up with the leader first."""
+    """Return the contenders' names, the holder's first; ``fresh`` makes this server catch up with the leader first."""
 
     def send(client: KazooClient) -> Any:
         if fresh:
@@ -63,7 +63,7 @@ def line(session: Session, folder: str, *, fresh: bool = False) -> list[str]:
 
 
 def read(session: Session, path: str) -> tuple[dict[str, Any], Any] | None:
-    """What a node says, with its stat; None when it is gone."""
+    """Return a node's content and its stat; None when it is gone."""
     found = _get(session, path)
     if found is None:
         return None
@@ -91,7 +91,7 @@ def create(client: KazooClient, *, path: str, value: bytes) -> Any:
 
 
 def make(session: Session, path: str) -> None:
-    """Have a lasting node at ``path``, and those above it."""
+    """Create a lasting node at ``path``, and those above it, unless they exist."""
     parts = path.split("/")[1:]
     for i in range(len(parts), 0, -1):
         try:
@@ -111,7 +111,7 @@ def _make_one(session: Session, path: str) -> None:
 
 
 def remove(session: Session, path: str) -> bool | None:
-    """True: removed. False: it was not there. None: nobody knows."""
+    """Remove a node. Return True: removed. False: it was not there. None: no answer."""
     try:
         session.ask(lambda client: client.delete_async(path), proves=True)
     except NoNodeError:

@@ -1,13 +1,13 @@
 """A ZooKeeper session: connects, sends requests with time limits, and cleans up lost nodes.
 
 ZooKeeper keeps a node of ours for as long as it hears from our session. It may forget us a session time-out after it
-last heard, so a lease is at most half of that: the other half pays for what the server did not hear although we
-think so. A follower tells the leader of us only every half tick, and a follower that dies in between tells nothing.
-A lease counts only from requests that a majority took part in (`Session.proved_at`): a follower on the wrong side of a
-cut network still answers reads for a while.
+last heard, so a lease is at most half of that: the other half covers messages that we believe sent but the server
+did not hear. A follower reports us to the leader only every half tick, and a follower that dies in between reports
+nothing. A lease counts only from requests that a majority took part in (`Session.proved_at`): a follower on the wrong
+side of a cut network still answers reads for a while.
 
-A request that timed out may still be carried out later. So a node that may be there is remembered by the id in its
-name (`Session.leave_behind`) and looked for after the next connection, until it is gone or the session is.
+A request that timed out may still be carried out later. So a node that may exist is remembered by the id in its
+name (`Session.leave_behind`) and searched for after the next connection, until the node or the session is gone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _STOP_S = 2.0
 
 _log = logging.getLogger("lakelatch.locks")
 _kazoo_log = _log.getChild("kazoo")
-_kazoo_log.setLevel(logging.ERROR)  # it warns of every attempt to connect; our errors tell what came of them
+_kazoo_log.setLevel(logging.ERROR)  # it warns of every attempt to connect; our errors report the outcome
 
 _NO_ANSWER = (
     KazooTimeoutError, zk.ConnectionLoss, zk.ConnectionClosedError, zk.SessionExpiredError, zk.SessionMovedError,
@@ -50,7 +50,7 @@ _NO_ANSWER = (
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the servers are and how to reach them; no secrets."""
+    """The servers and the options to reach them; no secrets."""
 
     hosts: str
     session_s: float
@@ -64,7 +64,7 @@ class Address:
 
 
 class NoAnswerError(LockUnavailableError):
-    """Nobody knows whether the request was carried out."""
+    """A request without an answer: it may or may not have been carried out."""
 
 
 class Session:
@@ -88,7 +88,7 @@ class Session:
         self._cut_at: float | None = None  # since when there has been no connection
         self._leftovers: dict[str, str] = {}  # id of a node -> its folder
         self._sweeping = False
-        self._told: set[Callable[[str], None]] = set()  # who hears that the session has ended
+        self._told: set[Callable[[str], None]] = set()  # called when the session has ended
         self._waiting: set[Event] = set()
 
     @property
@@ -98,11 +98,11 @@ class Session:
 
     @property
     def patience_s(self) -> float:
-        """How long one request may take: two fit into what a renewal has left."""
+        """The time limit of one request in seconds: two fit into what a renewal has left."""
         return min(5.0, max(0.5, self.lease_s / 3))
 
     def open(self) -> KazooClient:
-        """The client, connected once; afterwards it reconnects by itself."""
+        """Return the client, connected once; afterwards it reconnects by itself."""
         self._leave_the_dead()
         client = self._kazoo
         if client is None:
@@ -137,7 +137,7 @@ class Session:
         return client
 
     def _note_timeout(self, client: KazooClient) -> None:
-        """Have the session time-out noted that the server granted; kazoo keeps two thirds of it to itself."""
+        """Note the session time-out that the server granted; kazoo shows only two thirds of it."""
         # kazoo has no public name for it. Without it a lease could outlast the session.
         connect = getattr(getattr(client, "_connection", None), "_connect", None)
         if connect is None:
@@ -154,7 +154,7 @@ class Session:
         client._connection._connect = noting
 
     def ask(self, send: Callable[[KazooClient], Any], *, proves: bool = False) -> Any:
-        """The server's answer to what ``send`` sends; ``proves`` says that a majority takes part in it.
+        """Return the server's answer to the request of ``send``; ``proves`` says that a majority takes part in it.
 
         Raises `NoAnswerError` when none came; kazoo's errors about nodes (missing, there already) pass through.
         """
@@ -194,7 +194,7 @@ class Session:
         send(self.open()).rawlink(answered)
 
     def are_there(self, paths: list[str]) -> list[bool]:
-        """Whether each node is there, as a majority sees it: one request unless one is missing."""
+        """Return whether each node exists, as a majority sees it. One request unless one is missing."""
         found = self._check(paths)
         if all(found) or len(paths) == 1:
             return found
@@ -216,14 +216,14 @@ class Session:
             self._told.add(call)
 
     def tell_no_more(self, call: Callable[[str], None]) -> None:
-        """Take `tell` back."""
+        """Undo `tell`."""
         with self._mark:
             self._told.discard(call)
 
     # Nodes that may have been left.
 
     def find(self, folder: str, node_id: str) -> str | None:
-        """The name of the node with this id, if the server has made it; sees what was asked before on any server."""
+        """Return the name of the node with this id, if it was created; sees earlier requests to any server."""
 
         def send(client: KazooClient) -> Any:
             client.sync_async(folder)  # first, in the same connection: this server catches up with the leader
@@ -236,7 +236,7 @@ class Session:
         return next((name for name in names if name.startswith(node_id)), None)
 
     def leave_behind(self, folder: str, node_id: str) -> None:
-        """Have the node removed as soon as a server answers."""
+        """Remember the node, which is removed as soon as a server answers."""
         with self._mark:
             self._leftovers[node_id] = folder
         self._sweep()
@@ -250,7 +250,7 @@ class Session:
         handler.spawn(self._remove_leftovers)
 
     def _remove_leftovers(self) -> None:
-        """On a thread of its own; ends when there is nothing left or no connection, which brings it back."""
+        """Remove nodes left behind, on its own thread. Ends when none is left or the connection is lost, which restarts it."""
         try:
             while self._leftovers and self.connected:
                 with self._mark:
@@ -274,11 +274,11 @@ class Session:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection, as far as anybody knows."""
+        """Return whether there is a connection, as far as this process knows."""
         return self._kazoo is not None and self._kazoo.connected
 
     def wait_connected(self, event: Event, limit_s: float) -> bool:
-        """Block until there is a connection, at most ``limit_s``; False if there is none then."""
+        """Block until there is a connection, at most ``limit_s``. Return False if there is none then."""
         with self._mark:
             self._waiting.add(event)
         try:
@@ -294,12 +294,12 @@ class Session:
 
     @property
     def _dead_in_s(self) -> float:
-        """How long until no server that has lived on can know our session any more; endless while connected."""
+        """Return the seconds until no server can know our session any more; infinite while connected."""
         cut_at = self._cut_at
         return float("inf") if cut_at is None else max(0.0, cut_at + self._timeout_s - self._env.monotonic())
 
     def _leave_the_dead(self) -> None:
-        """Drop a client that was cut off for a whole session, so that the next one starts afresh.
+        """Drop a client that was cut off for a whole session, so that the next request opens a new one.
 
         kazoo itself retries for ever, and a rebuilt server silently refuses a client that has seen a
         larger zxid than its own.
@@ -314,7 +314,7 @@ class Session:
             _stop(client)
 
     def _changed(self, state: str) -> None:
-        """Called on kazoo's connection thread, which must never wait for an answer."""
+        """Note a new state. Called on kazoo's connection thread, which must never wait for an answer."""
         told: list[Callable[[str], None]] = []
         with self._mark:
             self._cut_at = None if state == KazooState.CONNECTED else self._cut_at or self._env.monotonic()
@@ -332,7 +332,7 @@ class Session:
             self._sweep()
 
     def close(self) -> None:
-        """End the session, and with it whatever it may have left. Twice is fine."""
+        """End the session, and with it any node it may have left. Idempotent."""
         self._closed = True
         with self._opening:
             client, self._kazoo = self._kazoo, None
@@ -366,7 +366,7 @@ def _delete(client: KazooClient, *, path: str) -> Any:
 
 
 def _auth() -> tuple[list[tuple[str, str]], Any]:
-    """Credentials and the rights on new nodes, from the environment."""
+    """Return credentials and the rights on new nodes, from the environment."""
     text = os.environ.get(AUTH_VARIABLE, "")
     if not text:
         return [], None
@@ -377,7 +377,7 @@ def _auth() -> tuple[list[tuple[str, str]], Any]:
 
 
 def _stop(client: KazooClient) -> None:
-    """End the session and its threads; waits only shortly, because a server may hang."""
+    """End the session and its threads. Waits only shortly, because a server may hang."""
 
     def stop() -> None:
         try:

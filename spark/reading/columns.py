@@ -1,4 +1,4 @@
-"""Converts schemas between Spark and Arrow; record key and bucket as native Spark expressions."""
+"""Convert schemas between Spark and Arrow; record key and bucket as native Spark expressions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ENCODED = frozenset({"variant", "geometry", "geography"})
 
 
 def arrow_schema(schema: Any) -> pa.Schema:
-    """The Arrow schema of a Spark schema, times in UTC.
+    """Return the Arrow schema of a Spark schema, times in UTC.
 
     Raises:
         InputError: a column of a type that Hudi's readers cannot hold, with the way out.
@@ -39,7 +39,7 @@ def arrow_schema(schema: Any) -> pa.Schema:
                 column=field.name,
             )
     try:
-        # Before it could be named, it was always UTC.
+        # Versions without this parameter always used UTC.
         named = "timezone" in inspect.signature(to_arrow_schema).parameters
         return to_arrow_schema(schema, **({"timezone": "UTC"} if named else {}))
     except Exception as error:
@@ -49,14 +49,14 @@ def arrow_schema(schema: Any) -> pa.Schema:
 
 
 def spark_schema(schema: pa.Schema) -> Any:
-    """The Spark schema of a table's Arrow schema."""
+    """Return the Spark schema of a table's Arrow schema."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(schema, prefer_timestamp_ntz=False)
 
 
 def refuse_no_frame(rows: Any, url: str) -> None:
-    """Raise `InputError` for anything but a DataFrame of a classic session, whose rows are there."""
+    """Raise `InputError` for anything but a DataFrame of a classic session, or for the rows of a streaming query."""
     from pyspark.sql import DataFrame
 
     kind = type(rows)
@@ -73,12 +73,12 @@ def refuse_no_frame(rows: Any, url: str) -> None:
 
 
 def at_the_door(rows: Any, url: str) -> Any:
-    """The rows without Hudi's own columns, which those of a read with ``meta=True`` have.
+    """Return the rows without Hudi's own columns, which those of a read with ``meta=True`` have.
 
-    Before any job: Spark itself takes some of these names for another column, or for two.
+    Call it before any job: Spark itself takes some of these names for another column, or for two.
 
     Raises:
-        InputError: no DataFrame; a name that no column can have, or that two have, but for upper and lower case.
+        InputError: not a DataFrame; a name that no column can have, or that two have when case is ignored.
     """
     refuse_no_frame(rows, url)
     own = [name for name in rows.columns if name in META_COLUMNS]
@@ -98,7 +98,7 @@ def _type_names(kind: Any) -> Iterator[str]:
 
 
 def _names_in(kind: Any) -> pa.DataType:
-    """The names of a Spark type's fields, in a type of Arrow; Spark's own conversion fails on some of them."""
+    """Return the names of a Spark type's fields as a type of Arrow; Spark's own conversion fails on some of them."""
     match kind.typeName():
         case "struct":
             return pa.struct([(each.name, _names_in(each.dataType)) for each in kind.fields])
@@ -146,7 +146,7 @@ def refuse_no_condition(condition: Any, url: str, what: str, way: str) -> None:
 
 
 def partition_columns(schema: pa.Schema, fields: Sequence[str]) -> list[Any]:
-    """Columns to shuffle by: null and empty text are one partition, so they have to be one value.
+    """Return the columns to shuffle by: null and empty text are one partition, so they have to be one value.
 
     Texts are compared by their bytes, as folders are, whatever the collation of the rows' column.
     """
@@ -161,7 +161,7 @@ def partition_columns(schema: pa.Schema, fields: Sequence[str]) -> list[Any]:
 
 
 def bucket_column(fields: Sequence[str], buckets: int) -> Any:
-    """Hudi's bucket of a row without leaving the JVM; equals `record_keys.bucket_ids` of `hudi.table`.
+    """Return Hudi's bucket of a row without leaving the JVM; equals `record_keys.bucket_ids` of `hudi.table`.
 
     Null where a key is null.
     """
@@ -177,10 +177,11 @@ def bucket_column(fields: Sequence[str], buckets: int) -> Any:
 
 
 def _java_hash(text: Any) -> Any:
-    """``String.hashCode`` of a text column.
+    """Return ``String.hashCode`` of a text column.
 
-    By the calls of methods that Spark's own encoders are made of. Its public ``reflect`` is not deterministic to Spark,
-    so it needs a column of its own in the shuffle, and it keeps the scan before it out of the generated code.
+    It is built from the method calls that Spark's own encoders consist of. Spark takes its public ``reflect`` for
+    non-deterministic, so that would need a column of its own in the shuffle and would keep the scan before it out of the
+    generated code.
     """
     from pyspark import SparkContext
 
@@ -210,7 +211,7 @@ def column_of(expression: Any) -> Any:
 
 
 def key_column(fields: Sequence[str]) -> Any:
-    """The record key as text, as `record_keys.record_keys` of `hudi.table` makes it."""
+    """Return the record key as text, as `record_keys.record_keys` of `hudi.table` makes it."""
     from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
     if len(fields) == 1:
@@ -222,17 +223,17 @@ def key_column(fields: Sequence[str]) -> Any:
 
 
 def slot_column(fields: Sequence[str], slots: int) -> Any:
-    """One of so many new file groups for each record key; the same for the same key."""
+    """Return the number of a new file group for each record key, below ``slots``; equal keys get the same."""
     from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
     return F.concat(F.lit(NEW), F.pmod(F.xxhash64(key_column(fields)), F.lit(slots)).cast("string"))
 
 
 def spelled(name: str, names: Sequence[str]) -> str:
-    """A column as the table spells it: Spark's analyser takes it in any case, and leaves it as the query spells it."""
+    """Return a column as the table spells it: Spark's analyser takes it in any case, and leaves it as the query spells it."""
     return name if name in names else next((each for each in names if each.lower() == name.lower()), name)
 
 
 def quoted(name: str) -> str:
-    """A column's name as Spark's expressions take it, whatever is in it."""
+    """Return a column's name quoted for Spark's expressions, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"

@@ -1,4 +1,4 @@
-"""Whether Spark's own scan reaches the files of a table, and by which paths and options."""
+"""Find out if Spark's own scan reaches the files of a table, and by which paths and options."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _log = logging.getLogger("lakelatch.spark")
 
 @dataclass(frozen=True)
 class Reach:
-    """The way of Spark's own scan to the objects of a store.
+    """The access of Spark's own scan to the objects of a store.
 
     Attributes:
-        options: of Hadoop, for the files of one scan; they may hold keys, and stand in no property of the session.
+        options: Hadoop's, for the files of one scan; they may hold keys, and are in no property of the session.
     """
 
     store: Store
@@ -27,15 +27,15 @@ class Reach:
     scheme: str = ""
 
     def uris(self, paths: Sequence[str]) -> list[str]:
-        """The addresses of objects."""
+        """Return the addresses of objects."""
         found = [self.store.uri(path) for path in paths]
         return [each.replace("s3a:", f"{self.scheme}:", 1) for each in found] if self.scheme else found
 
 
 def reach(spark: Any, store: Store) -> Reach | None:
-    """The way to a store; None when Spark has no file system for it, or none that takes the store's options.
+    """Return the access to a store; None when Spark has no file system for it, or none that takes the store's options.
 
-    Hadoop keeps a file system for each scheme and bucket, with the keys of whoever came first. So a store that was opened with
+    Hadoop keeps a file system for each scheme and bucket, with the keys of its first user. So a store that was opened with
     keys of its own has a scheme of its own, and the session's other tables keep theirs.
     """
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]

@@ -1,4 +1,4 @@
-"""Conditions as Spark takes them, and the simple comparisons in one, for pruning by file statistics."""
+"""Conditions in Spark's form, and the simple comparisons in one, for pruning by file statistics."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _NULLS = {"IsNull": "is null", "IsNotNull": "is not null"}
 
 
 def in_spark(schema: pa.Schema, given: Given) -> Any:
-    """The condition as SQL text or a Column.
+    """Return the condition as SQL text or a Column.
 
-    These two go to Spark as they are: it understands all that `conditions` does, and more. Terms and expressions of pyarrow
+    Both go to Spark unchanged: it understands all that `conditions` does, and more. Terms and expressions of pyarrow
     become SQL.
     """
     from pyspark.sql import Column
@@ -31,14 +31,14 @@ def in_spark(schema: pa.Schema, given: Given) -> Any:
 
 
 def one_of(filter: Any | None, where: Any | None) -> Any | None:  # noqa: A002 - the word Spark's users look for
-    """The condition, under whichever of its two names it was given."""
+    """Return the condition, under whichever of its two names it was given."""
     if filter is not None and where is not None:
         raise InputError(f"filter={brief(filter)} and where={brief(where)} are two names of one condition; give one")
     return filter if where is None else where
 
 
 def value_in_spark(schema: pa.Schema, given: Any) -> Any:
-    """A value of `update_where` as a Column: SQL text and columns go to Spark as they are."""
+    """Return a value of `update_where` as a Column: SQL text and columns go to Spark unchanged."""
     from pyspark.sql import Column
     from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
@@ -75,7 +75,7 @@ def _comparison(expression: Any) -> tuple[Any, ...] | None:
 
 
 def _is_column(expression: Any) -> bool:
-    # Anything around it, a cast above all, may compare otherwise than the statistics do.
+    # Anything around it, a cast above all, may compare differently from the statistics.
     return bool(expression.nodeName() == "AttributeReference")
 
 
@@ -87,7 +87,7 @@ def _value(expression: Any) -> Any:
     while inner.nodeName() == "Cast":
         inner = inner.child()
     if inner.nodeName() != "Literal":
-        return None  # the present day, for one, may be another one when the query runs
+        return None  # the current date, for example, may have changed when the query runs
     try:
         value = expression.eval(None)
     except Py4JError:  # a cast that fails when the query runs

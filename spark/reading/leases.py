@@ -2,12 +2,12 @@
 
     t=0   read: a DataFrame over the files of the state C
     t=1   a short query has ended, and the JVM has forgotten its DataFrame: nothing was written
-    t=10  one that is still there gets the lease "at C"; from now on no cleaning takes a file of that state
-    t=99  nothing in the JVM refers to its files any more: the lease goes
+    t=10  a DataFrame that still exists gets the lease "at C"; from now on no cleaning takes a file of that state
+    t=99  nothing in the JVM refers to its files any more: the lease is deleted
 
-Spark shares the list of a scan's files between a DataFrame and all that is made from it, so this list tells how long they
-live. The driver asks the JVM for it by weak references, with every beat. The JVM's garbage collector decides when it is
-gone; Spark itself collects every 30 minutes at the latest (``spark.cleaner.periodicGC.interval``).
+Spark shares the list of a scan's files between a DataFrame and everything derived from it, so the lifetime of that list
+is theirs. The driver asks the JVM for it by weak references, with every beat. The JVM's garbage collector decides when
+it is gone; Spark itself collects every 30 minutes at the latest (``spark.cleaner.periodicGC.interval``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HELD_S_MAX = 24 * 3600.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Held:
-    """One state that DataFrames read: weak references to what each of its scans reads, and since when."""
+    """One state that DataFrames read: weak references to the inputs of each of its scans, and since when."""
 
     completion: str
     scans: tuple[Any, ...]
@@ -39,7 +39,7 @@ class _Held:
 
 
 class ScanLease:
-    """One reader's lease for all DataFrames of a handle: at their state, or, of several states, from the oldest on.
+    """One reader's lease for all DataFrames of a handle: at their state, or, with several states, from the oldest on.
 
     It ends with the last of them, after a day, with the Spark session, and with the handle on the table.
     """
@@ -52,7 +52,7 @@ class ScanLease:
         self._beating: Beating | None = None  # of the timer's thread alone
 
     def hold(self, rows: Any, completion: str | None) -> None:
-        """Keep the files of this DataFrame, of the state at that time. Without a time retention alone does."""
+        """Keep the files of this DataFrame, of the state at that time. With None only the retention keeps them."""
         if completion is None or not self._session.writable:
             return
         scans = _scans(self._spark, rows)
@@ -77,13 +77,13 @@ class ScanLease:
                 self._timer = None
         try:
             self._settle(left)
-        except LakeLatchError as e:  # who may not write is covered by retention
+        except LakeLatchError as e:  # a reader without the right to write relies on retention
             _log.info("%s: DataFrames have no reader's lease: %s", self._session.url, e)
         if timer is not None:
             timer.cancel(join_s=0.0)
 
     def _settle(self, left: list[_Held]) -> None:
-        """The lease is what these states need, and one beat older."""
+        """Renew the lease for the oldest of these states, or delete it when there are none."""
         env, store = self._session.env, self._session.store
         if not left:
             if self._beating is not None:
@@ -117,7 +117,7 @@ class ScanLease:
 
 
 def _scans(spark: Any, rows: Any) -> tuple[Any, ...]:
-    """Weak references to what the leaves of a DataFrame's plan read, which all that is made from it shares."""
+    """Return weak references to the inputs of a plan's leaves, which everything derived from the DataFrame shares."""
     weak = spark._jvm.java.lang.ref.WeakReference
     leaves, found = rows._jdf.queryExecution().analyzed().collectLeaves(), []
     for place in range(leaves.size()):

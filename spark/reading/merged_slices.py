@@ -29,9 +29,9 @@ _TASKS_PER_CORE = 4
 
 @dataclass
 class MergeSlices:
-    """For ``mapInArrow``: pickled slices become their rows. Memory is one slice.
+    """A function for ``mapInArrow``: pickled slices become their rows. Memory is one slice.
 
-    With ``named`` each row tells its slice and its place there, as `RemoveTask` takes them.
+    With ``named`` each row has its slice and its position there, as `RemoveTask` takes them.
     """
 
     store: Store
@@ -41,7 +41,7 @@ class MergeSlices:
     streams: tuple[Stream, ...] = ()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of all slices, in their order."""
+        """Yield the rows of all slices, in their order."""
         for batch in batches:
             for packed in batch.column(0).to_pylist():
                 group: FileSlice = pickle.loads(packed)  # noqa: S301 - written by our own driver
@@ -54,10 +54,10 @@ class MergeSlices:
 
 
 def merged(spark: Any, table: Table, slices: Sequence[FileSlice], schema: pa.Schema, *, named: bool = False) -> Any:
-    """A DataFrame over slices with log files; nothing is read before it is asked for.
+    """Return a DataFrame over slices with log files. Nothing is read until it is evaluated.
 
     Raises:
-        UnsupportedTableError: the table's rules of merging are not known here.
+        UnsupportedTableError: the table's merge rules are unknown to this library.
     """
     ordering_of(table.config)
     # A chunk of the column is a partition of the DataFrame, so that nothing has to be shuffled.

@@ -1,4 +1,4 @@
-"""Finds the partitions that a condition can match, by evaluating it on the partitions' values."""
+"""Find the partitions that a condition can match, by evaluating it on the partitions' values."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ...hudi.table import META_COLUMNS, TableConfig, possible_values
 from .columns import column_of, spark_schema, spelled
 
 _PATH = META_COLUMNS[3]
-# Expressions that say the same of a value wherever and whenever they are asked: nothing of the user's code, of other
-# tables, of the day or of the session.
+# Expressions whose result depends on the value alone: not on time and place, nor on the user's code, other
+# tables, the day or the session.
 _TIMELESS = frozenset(
     re.findall(
         r"\w+",
@@ -51,12 +51,12 @@ def matching_partitions(
         for conjunct in telling:
             known = known.where(column_of(conjunct))
         return unknown | {row[0] for row in known.select(_PATH).collect()}
-    except (PySparkException, Py4JError):  # a cast that fails for a value, which may be in no row that is asked
+    except (PySparkException, Py4JError):  # a cast that fails for a value, which no row of the query may have
         return set(partitions)
 
 
 def analysed(empty: Any, condition: Any) -> Any:
-    """The condition as Spark's analyser understands it over the columns of ``empty``."""
+    """Return the condition as Spark's analyser understands it over the columns of ``empty``."""
     plan = empty.where(condition)._jdf.queryExecution().analyzed()
     while plan.nodeName() != "Filter":
         plan = plan.children().apply(0)
@@ -64,7 +64,7 @@ def analysed(empty: Any, condition: Any) -> Any:
 
 
 def conjuncts(expression: Any) -> Iterator[Any]:
-    """The parts that all have to be true."""
+    """Yield the parts that all have to be true."""
     if expression.nodeName() == "And":
         yield from conjuncts(expression.left())
         yield from conjuncts(expression.right())
@@ -73,7 +73,7 @@ def conjuncts(expression: Any) -> Iterator[Any]:
 
 
 def _tells(expression: Any, names: Sequence[str], known: Sequence[str]) -> bool:
-    """True when it needs nothing but these of the columns, and gives the same answer at each time and place."""
+    """Return True when it needs only these of the columns, and has the same result at each time and place."""
     from py4j.protocol import Py4JError
 
     found = expression.references().toSeq()
@@ -92,9 +92,9 @@ def _tells(expression: Any, names: Sequence[str], known: Sequence[str]) -> bool:
 
 
 def _values(config: TableConfig, schema: pa.Schema, partitions: Sequence[str]) -> tuple[pa.Table, set[str]]:
-    """A row for each partition, with what its rows have in the partition columns; and those that do not tell it.
+    """Return a row for each partition, with its values of the partition columns; and the partitions whose path lacks them.
 
-    Null and an empty text have one folder, so that has a row for each. The other columns are there, and null.
+    Null and an empty text have one folder, which gets a row for each. The other columns are there, and null.
     """
     fields = [schema.field(name) for name in config.partition_fields]
     found: list[tuple[Any, ...]] = []

@@ -1,4 +1,4 @@
-"""Every read of a table through Spark: which file slices of which state, and what keeps their files meanwhile.
+"""All reads of a table through Spark: which file slices of which state, and the lease that keeps their files meanwhile.
 
     a read of a table           the newest state, or a past one
     a read in a transaction     its snapshot, with what it has staged; it declares what it reads
@@ -6,8 +6,8 @@
     a write by a condition      the places of the rows for which it is true
     an upsert by a join         the keys that are in some slices
 
-Each takes the slices of a state that partitions and the condition leave, and makes DataFrames of them (`slice_rows`). What the
-user gets has a reader's lease; a write's transaction keeps by itself what it reads.
+Each takes the slices of a state that partitions and the condition leave, and makes DataFrames of them (`slice_rows`).
+A user's DataFrame has a reader's lease; a write's transaction protects its reads by itself.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COMMIT_TIME = META_COLUMNS[0]
 
 @dataclass(frozen=True)
 class _Selected:
-    """What a read takes of one state: slices, and why it leaves out others; the condition as Spark takes it."""
+    """The slices that a read takes of one state, the reasons why it leaves out others, and the condition in Spark's form."""
 
     schema: pa.Schema
     completion: str | None
@@ -51,17 +51,17 @@ class Reads:
 
     def __init__(self, spark: Any, table: Table) -> None:
         self._spark, self._table = spark, table
-        self._lease = ScanLease(spark, table.session)  # of the DataFrames that are handed out
+        self._lease = ScanLease(spark, table.session)  # for the DataFrames that users get
 
     # What users read ---------------------------------------------------------------------------------------------
 
     def of_table(self, *, columns: Sequence[str] | None, meta: bool, **which: Any) -> Any:
-        """See `SparkTable.read`; ``which`` as of `explain`."""
+        """Return the rows for `SparkTable.read`; ``which`` as in `explain`."""
         found = self._selected(**which)
         return self._kept(found.schema, found.slices, found.condition, columns, meta=meta, at=found.completion)
 
     def explain(self, **which: Any) -> Explanation:
-        """See `SparkTable.explain`: ``condition``, ``partitions``, ``as_of``, ``as_of_completion``, ``read_optimized``."""
+        """Explain a read for `SparkTable.explain`, whose arguments these are."""
         found = self._selected(**which)
         whole, others = by_reader(self._spark, self._table, found.slices)
         told = [ScannedFile(_shown(each), True, "by Spark's own scan") for each in whole]
@@ -79,7 +79,7 @@ class Reads:
         partitions: Iterable[Partition] | None,
         meta: bool,
     ) -> Any:
-        """See `SparkTransaction.read`."""
+        """Return the rows for `SparkTransaction.read`."""
         self._table.config.refuse_reading()
         schema = self._known(txn.written_schema)
         if condition is not None:
@@ -91,7 +91,7 @@ class Reads:
         return self._kept(schema, slices, condition, columns, meta=meta, at=txn.instant)
 
     def incremental(self, *, after: Time | None, until: Time | None, meta: bool) -> Any:
-        """See `SparkTable.read_incremental`."""
+        """Return the rows for `SparkTable.read_incremental`."""
         table = self._table
         table.config.refuse_reading()
         commits = table.commits(after=after, until=until)
@@ -106,25 +106,25 @@ class Reads:
     # What writes read --------------------------------------------------------------------------------------------
 
     def rows(self, slices: Sequence[FileSlice], schema: pa.Schema) -> Any:
-        """All rows of slices, with Hudi's meta columns."""
+        """Return all rows of slices, with Hudi's meta columns."""
         return rows_of(self._spark, self._table, slices, with_meta(schema))
 
     def places(self, slices: Sequence[FileSlice], schema: pa.Schema, condition: Any, more: Sequence[Any] = ()) -> Any:
-        """Where the rows of slices are for which a condition is true; see `places_of`."""
+        """Return the places of the rows in slices for which a condition is true; see `places_of`."""
         return places_of(self._spark, self._table, slices, schema, condition, more)
 
     def only_by_spark(self, slices: Sequence[FileSlice]) -> bool:
-        """Whether Spark's own scan reads all of them, so that a join over their rows is no work of Python's."""
+        """Return whether Spark's own scan reads all slices, so that a join over their rows needs no Python worker."""
         return not by_reader(self._spark, self._table, slices)[1]
 
     # What a condition says before any row is read ----------------------------------------------------------------
 
     def comparisons(self, schema: pa.Schema, condition: Any) -> list[tuple[Any, ...]]:
-        """The simple comparisons that the condition implies, of data columns: there are no statistics of others."""
+        """Return the comparisons that the condition implies on data columns: other columns have no statistics."""
         return [each for each in comparisons(self._spark, with_meta(schema), condition) if each[0] in schema.names]
 
     def matching(self, schema: pa.Schema, slices: Sequence[FileSlice], condition: Any | None) -> list[FileSlice]:
-        """Those of the slices whose partitions may hold rows for which the condition is true; None: all."""
+        """Return the slices whose partitions may hold rows for which the condition is true; None: all."""
         if condition is None:
             return list(slices)
         there = sorted({each.partition for each in slices})
@@ -175,7 +175,7 @@ class Reads:
         meta: bool,
         at: str | None,
     ) -> Any:
-        """The DataFrame of a user's read, and the lease on the state at that time."""
+        """Return the DataFrame of a user's read, with the lease on the state at that time."""
         full = with_meta(schema) if meta else schema
         rows = rows_of(self._spark, self._table, slices, full, condition, columns)
         if slices:
@@ -191,7 +191,7 @@ class Reads:
 
 
 def with_meta(schema: pa.Schema) -> pa.Schema:
-    """The data columns with Hudi's meta columns in front."""
+    """Return the data columns with Hudi's meta columns in front."""
     return pa.schema([*(pa.field(n, pa.string()) for n in META_COLUMNS), *schema])
 
 

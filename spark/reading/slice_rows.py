@@ -15,9 +15,9 @@ from .columns import spark_schema
 from .file_systems import reach
 from .merged_slices import merged
 
-# Above this number of files Spark starts a job only to look for them.
+# Above this number of files Spark starts a job only to list them.
 _DISCOVERY = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-# Whatever the session says of other files: no row is left out because its file is gone or damaged.
+# Set whatever the session says: a file that is gone or damaged must fail the read, not drop its rows.
 # Source: https://spark.apache.org/docs/latest/sql-data-sources-generic-options.html
 _COMPLETE = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 
@@ -30,12 +30,12 @@ def rows_of(
     condition: Any = None,
     columns: Any = None,
 ) -> Any:
-    """The rows of slices that meet a condition, and columns of them; None: all. Columns that a file lacks are null.
+    """Return the rows of slices that meet a condition, and these columns of them; None: all. Columns that a file lacks are null.
 
-    Spark does not tell Python workers what it wants, so these are told here which columns neither needs.
+    Spark does not push its column pruning down to Python workers, so the columns that neither needs are left out here.
 
     Raises:
-        StorageError: a file is not there; Spark would read the others.
+        StorageError: a file is missing; Spark would read the others.
     """
 
     def narrow(rows: Any) -> Any:
@@ -56,7 +56,7 @@ def rows_of(
 def places_of(
     spark: Any, table: Table, slices: Sequence[FileSlice], schema: pa.Schema, condition: Any, more: Sequence[Any] = ()
 ) -> Any:
-    """Where the rows are for which a condition is true: their files and positions, and columns of ``more``.
+    """Return the rows for which a condition is true: their files and positions, and columns of ``more``.
 
     Raises:
         StorageError: as `rows_of`.
@@ -77,7 +77,7 @@ def places_of(
 
 
 def _used(rows: Any) -> set[str]:
-    """The columns that the steps of a DataFrame name, in lower case: Spark takes them as they are spelled there."""
+    """Return the columns that the steps of a DataFrame name, in lower case: Spark takes them as they are spelled there."""
     plan, found = rows._jdf.queryExecution().analyzed(), set[str]()
     while True:
         used = plan.references().toSeq()
@@ -88,20 +88,20 @@ def _used(rows: Any) -> set[str]:
 
 
 def by_reader(spark: Any, table: Table, slices: Sequence[FileSlice]) -> tuple[list[FileSlice], list[FileSlice]]:
-    """The slices that Spark's own scan reads, and those that Python workers read: with log files, or out of its reach."""
+    """Return the slices that Spark's own scan reads, and those for Python workers: with log files, or out of Spark's reach."""
     if reach(spark, table.store) is None:
         return [], list(slices)
     return [each for each in slices if not each.logs], [each for each in slices if each.logs]
 
 
 def _base_files(spark: Any, table: Table, slices: Sequence[FileSlice], schema: pa.Schema) -> Any:
-    """A DataFrame over the base files of slices that Spark reaches.
+    """Return a DataFrame over the base files of slices that Spark reaches.
 
-    It is the relation that Spark's own reader would make. That one takes a path with a brace, bracket, star, question
+    It is the relation that Spark's own reader would make. That reader takes a path with a brace, bracket, star, question
     mark or backslash for a pattern, and reads the files beside it twice.
 
     Raises:
-        StorageError: a file is not there; Spark would read the others.
+        StorageError: a file is missing; Spark would read the others.
     """
     from pyspark.sql import DataFrame
 

@@ -1,4 +1,4 @@
-"""What the options of ``format("lakelatch")`` say, and the schemas of its rows."""
+"""The options of ``format("lakelatch")``, checked, and the schemas of its rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 NAME = "lakelatch"
-PART_BYTES = 32 << 20  # of base files, for one task
+PART_BYTES = 32 << 20  # of base files for each task
 _OF_BOTH = ("path", "columns")
 _OF_READ = (*_OF_BOTH, "where", "as_of", "as_of_completion", "read_optimized")
 _OF_STREAM = (*_OF_BOTH, "starting", "change_feed")
@@ -26,7 +26,7 @@ EARLIEST, LATEST = "earliest", "latest"
 
 @dataclass(frozen=True)
 class Asked:
-    """What the options of a read or stream say, checked."""
+    """The checked options of a read or stream."""
 
     path: str
     columns: tuple[str, ...] | None
@@ -40,7 +40,7 @@ class Asked:
 
     @classmethod
     def of(cls, options: Mapping[str, str], *, streams: bool | None) -> Asked:
-        """``streams`` None: it is not known yet which of the two it is."""
+        """Check the options. ``streams`` None: not yet known which of the two it is."""
         given = {name.lower(): value for name, value in options.items()}
         known = {*_OF_READ, *_OF_STREAM} if streams is None else _OF_STREAM if streams else _OF_READ
         if unknown := sorted(set(given) - set(known)):
@@ -65,11 +65,11 @@ class Asked:
         )
 
     def opened(self) -> Table:
-        """The table; whoever asks closes it."""
+        """Open the table; the caller closes it."""
         return open_table(self.path)
 
     def schema(self, table: Table) -> pa.Schema:
-        """The columns of the rows."""
+        """Return the columns of the rows."""
         if table.schema() is None:
             raise InputError(f"{table.url} has no schema yet, because nothing was written to it; write some rows first")
         if self.change_feed:
@@ -80,7 +80,7 @@ class Asked:
 
 
 def newest(table: Table) -> str:
-    """C of the newest commit; "" where there is none."""
+    """Return the completion time of the newest commit; "" where there is none."""
     return max((each.order[0] for each in table.timeline().commits), default="")
 
 
@@ -92,12 +92,12 @@ def _flag(given: Mapping[str, str], name: str) -> bool:
 
 
 def in_arrow(schema: StructType) -> pa.Schema:
-    """The schema in which Spark takes batches."""
+    """Return the schema in which Spark takes batches."""
     return arrow_schema(schema)
 
 
 def as_spark_takes_them(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The batches in exactly this schema: names inside of lists and maps too."""
+    """Yield the batches in exactly this schema, including names inside lists and maps."""
     for batch in batches:
         yield from pa.Table.from_batches([batch]).select(schema.names).cast(schema).to_batches()
 

@@ -1,8 +1,8 @@
-"""A table as the source of a streaming query: what commits have changed, by their completion times.
+"""A table as the source of a streaming query: the changes of commits, by their completion times.
 
     offset        {"completion": C}: all commits up to C are read; they appear in the order of C, so none is skipped
     a batch       (C1, C2]: each row that these commits wrote, as it is at C2; or with change_feed each change of each commit
-    run again     the same state at C2 gives the same rows; where a cleaning has taken it, the query ends and says so
+    a retry       the same state at C2 gives the same rows; where a cleaning has taken it, the query fails and says so
 
 The reader lives as long as its query, in a Python process beside the driver; it holds no rows.
 """
@@ -29,7 +29,7 @@ _AT = "completion"
 
 @dataclass
 class FeedPart(api.InputPartition):  # type: ignore[misc]
-    """The changes of one commit, which the task asks the table for."""
+    """The changes of one commit, which the task reads from the table."""
 
     url: str
     after: str | None
@@ -38,7 +38,7 @@ class FeedPart(api.InputPartition):  # type: ignore[misc]
 
 
 class StreamReader(api.DataSourceStreamReader):  # type: ignore[misc]
-    """Of one query. Opens the table when it is first asked."""
+    """The reader of one query. Opens the table at first use."""
 
     def __init__(self, asked: Asked, schema: pa.Schema) -> None:
         self._asked, self._schema = asked, schema
@@ -55,23 +55,23 @@ class StreamReader(api.DataSourceStreamReader):  # type: ignore[misc]
         return {**self.__dict__, "_opened": None}  # it travels to the tasks, which read without it
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
-        """Where a query without a checkpoint begins."""
+        """Return the start of a query without a checkpoint."""
         starting, table = self._asked.starting, self._table
         if starting == EARLIEST:
             return {_AT: ""}
         return {_AT: newest(table) if starting == LATEST else table.session.time_of(starting, "starting")}
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, str]:  # noqa: N802, ARG002 - Spark's
-        """The newest commit. Spark hands over ``start`` from 4.2 on."""
+        """Return the newest commit. Spark passes ``start`` from 4.2 on."""
         return {_AT: max(newest(self._table), start[_AT] if start else "")}
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[Any]:
-        """What the tasks of a batch read. Raises `InputError` when a cleaning has outrun it."""
+        """Return the parts of a batch, one for each task. Raises `InputError` when a cleaning has outrun it."""
         after, until, table = start[_AT], end[_AT], self._table
         if after >= until:
             return []
         if self._asked.change_feed:
-            table.change_feed(after=after or None, until=until)  # refuses a span of which a cleaning has taken
+            table.change_feed(after=after or None, until=until)  # refuses a span whose files a cleaning has deleted
             moments = [after, *(instant.order[0] for instant, _ in table.commits(after=after or None, until=until))]
             return [
                 FeedPart(self._asked.path, first or None, last, self._asked.columns)
@@ -82,7 +82,7 @@ class StreamReader(api.DataSourceStreamReader):  # type: ignore[misc]
         return [Part(each) for each in scan.parts(PART_BYTES)]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        """The rows of a part, in a worker."""
+        """Yield the rows of a part, in a worker."""
         if isinstance(partition, Part):
             yield from as_spark_takes_them(partition.scan.to_batches(), self._schema)
             return
@@ -91,16 +91,16 @@ class StreamReader(api.DataSourceStreamReader):  # type: ignore[misc]
             yield from as_spark_takes_them(feed.to_batches(), self._schema)
 
     def commit(self, end: dict[str, str]) -> None:
-        """Nothing is kept for a batch that is done."""
+        """Do nothing: no state is kept for a batch that is done."""
 
     def stop(self) -> None:
-        """The query has ended."""
+        """Close the table at the end of the query."""
         if self._opened is not None:
             self._opened.close()
 
 
 def _refuse_cleaned(table: Table, completion: str, start: str) -> None:
-    """Raise `InputError` when a cleaning has taken from the state that a batch is to read."""
+    """Raise `InputError` when a cleaning has deleted files of the state that a batch is to read."""
     if (whole_from := kept_from(table.session)) <= completion:
         return
     lost = [instant.order[0] for instant, _ in table.commits(after=start or None, until=completion)]

@@ -1,4 +1,4 @@
-"""In which order a bulk insert writes its rows: which files they come to, and how they lie there.
+"""Order the rows of a bulk insert: which files they come to, and their order there.
 
 The names are those of Apache Hudi's ``hoodie.bulkinsert.sort.mode`` in lower case: NONE, PARTITION_SORT, GLOBAL_SORT.
 """
@@ -21,13 +21,13 @@ NONE, PARTITION, GLOBAL = "none", "partition", "global"
 def ordered(
     rows: Any, schema: pa.Schema, config: TableConfig, sort: str, sort_by: Sequence[str] | str | None, tasks: int
 ) -> Any:
-    """The rows as they are to be written; a task writes those that it has, in their order.
+    """Return the rows in the order of writing; a task writes the rows that it has, in their order.
 
     Args:
-        sort: ``none`` leaves them where they are. ``partition`` sorts what each task has by partition and columns, without a
+        sort: ``none`` leaves them where they are. ``partition`` sorts each task's rows by partition and columns, without a
             shuffle. ``global`` sorts all of them so, by a shuffle into as many ranges as tasks.
-        sort_by: these columns, and the record key after them, which tells apart what a task that runs again may get in
-            another order.
+        sort_by: these columns, and the record key after them, which gives a repeated task the same order even if it
+            receives its rows in another one.
 
     Raises:
         InputError: another ``sort``, a column that is not there or has no order.

@@ -24,10 +24,10 @@ from ..tasks import Answer, MergeTask, TargetsTask, applied, table_of
 
 
 def in_sql(spark: Any, asked: Asked, columns: pa.Schema) -> Asked:
-    """The clauses with SQL text in place of columns of PySpark; ``columns`` are the structs ``s`` and ``t``.
+    """Return the clauses with SQL text in place of columns of PySpark; ``columns`` are the structs ``s`` and ``t``.
 
     Raises:
-        InputError: Spark does not know what a column means.
+        InputError: Spark cannot resolve a column.
     """
     from pyspark.sql import Column
 
@@ -60,7 +60,7 @@ def _value(empty: Any, given: Any) -> Any:
 
 
 def is_expression(value: Any) -> bool:
-    """Whether a value that is set comes of the row: SQL text, a column of PySpark or an expression of pyarrow."""
+    """Return whether a value to set is computed from the row: SQL text, a column of PySpark or an expression of pyarrow."""
     import pyarrow.compute as pc
     from pyspark.sql import Column
 
@@ -69,12 +69,12 @@ def is_expression(value: Any) -> bool:
 
 @dataclass
 class ClausesTask(MergeTask):
-    """Rows of the source, merged by clauses into the file groups that hold their keys; those of a unit meet in one task."""
+    """Merge rows of the source by clauses into the file groups that hold their keys; those of a unit meet in one task."""
 
     url: str = ""
 
     def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:
-        """Memory is the task's rows and one base file."""
+        """Merge. Memory is the task's rows and one base file."""
         refuse_if_over(self.plan.spec.store, self.plan.spec.instant)
         assert isinstance(self.plan.combine, Clauses)
         with Files(self.plan.spec, task) as files:
@@ -84,17 +84,17 @@ class ClausesTask(MergeTask):
 
 @dataclass
 class ClausesTargetsTask(TargetsTask):
-    """Which file groups the same rows would be merged into; nothing is written."""
+    """Find the file groups that the same rows would be merged into; nothing is written."""
 
     url: str = ""
 
     def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:  # noqa: ARG002 - as all tasks
-        """Memory is the task's rows and the keys of one base file."""
+        """Find them. Memory is the task's rows and the keys of one base file."""
         return Answer(looked=targets(self.plan, _shaped(self.plan.spec, batches, self.url)))
 
 
 def _shaped(spec: Any, batches: Iterable[pa.RecordBatch], url: str) -> pa.Table:
-    """The rows with those columns that the table has in its types, and their file group where a join has found it."""
+    """Return the rows with the table's columns in its types, and their file group where a join has found it."""
     rows = table_of(list(batches))
     if not rows.num_rows:
         return rows
@@ -104,7 +104,7 @@ def _shaped(spec: Any, batches: Iterable[pa.RecordBatch], url: str) -> pa.Table:
 
 
 class NotAgain:
-    """Stands for merges whose source is in Spark: it is not kept for a rebase, so a merge that lost is run again."""
+    """A stand-in for merges whose source is in Spark: it is not kept for a rebase, so a merge that lost is retried."""
 
     by_condition: ClassVar = False
 

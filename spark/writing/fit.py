@@ -1,6 +1,6 @@
-"""Brings rows of Spark to the types of the table's columns, by the rule that plain Python has (`occ.incoming.lossless`).
+"""Bring rows of Spark to the types of the table's columns, by the rule of plain Python (`occ.incoming.lossless`).
 
-Before anything else is done with them: a key goes where its text says, and 1.0 is another text than 1.
+This comes before all else: a key is routed by its text, and 1.0 is another text than 1.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ..shipping import refused_rows, shipped
 
 
 def fit(rows: Any, schema: pa.Schema | None, *, fill: bool = False) -> Any:
-    """The frame with the columns that the table has in its types; the same frame where they fit as they are.
+    """Return the frame with the table's columns in its types; the same frame where they fit already.
 
-    A value that its column does not hold fails the job that reads it, with `InputError` (`shipping.workers_refusals`).
+    A value that its column cannot hold fails the job that reads it, with `InputError` (`shipping.workers_refusals`).
 
     Args:
         fill: fields that structs lack are null; otherwise they are refused.
@@ -41,7 +41,7 @@ def fit(rows: Any, schema: pa.Schema | None, *, fill: bool = False) -> Any:
 
 
 def _differs(given: pa.Field, wanted: pa.Field | None) -> bool:
-    """Whether values of the column have to be looked at: it is not written into the other as it is."""
+    """Return whether the column's values must be checked, because it is not written into the other unchanged."""
     if wanted is None:
         return False
     try:
@@ -52,7 +52,7 @@ def _differs(given: pa.Field, wanted: pa.Field | None) -> bool:
 
 @dataclass
 class _Fit:
-    """Fits batches; None is a column that is left as it is."""
+    """A function that fits batches; None is a column that stays unchanged."""
 
     types: list[pa.DataType | None]
     fill: bool

@@ -21,7 +21,7 @@ _SMALL_BYTES = (
 )  # as estimated: for rows in files their compressed size, and an explode or a long text is not seen
 _BROUGHT_ROWS_MAX = 1 << 20
 _BROUGHT_BYTES_MAX = 16 << 20  # as they are
-_COLLECTED_BYTES_MAX = 64 << 20  # what the driver's JVM may hold of rows that no worker has looked at
+_COLLECTED_BYTES_MAX = 64 << 20  # of rows in the driver's JVM whose size no worker has checked
 _FIXED_BYTES = 16  # of a value, without its text
 _TEXTS = frozenset({"string", "binary"})
 _FLAT = _TEXTS | {"boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "date", "timestamp"}
@@ -34,10 +34,10 @@ _CHEAP = frozenset({"Project", "Filter", "LogicalRDD", "LocalRelation", "Union",
 class Shuffled:
     """Shuffled rows for the tasks of a write, which may run several times.
 
-    Every run collects the same frame, whose shuffle stands after the first: what is upstream of it, the user's code
-    among it, is not computed again, and nothing is cached for that. So the frame cannot hold the task; it is told of it
-    by a property of the job. Properties are in Spark's event log, so what holds keys is in the frame: the store, and the
-    ticket to the server for markers.
+    Every run collects the same frame, whose shuffle files remain after the first: the stages before it, including the
+    user's code, are not computed again, and nothing is cached for that. So the frame cannot hold the task, which comes by a
+    property of the job. Properties are in Spark's event log, so objects with keys are in the frame instead: the store, and
+    the ticket to the server for markers.
     """
 
     def __init__(self, rows: Any) -> None:
@@ -45,7 +45,7 @@ class Shuffled:
         self._answers: Any = None
 
     def collect(self, store: Store, desk: MarkerDesk | None = None) -> Any:
-        """What the job's task answers for these rows; of several calls the first one's ``store`` and ``desk`` count."""
+        """Return the answers of the job's task for these rows; the ``store`` and ``desk`` of the first call serve all."""
         answers, self._answers = self._answers or self.rows.mapInArrow(shipped(TaskOfJob(store, desk)), ANSWER), None
         found = answers.collect()
         self._answers = answers  # only now: Spark does not run a frame again of which a stage failed or was cancelled
@@ -65,7 +65,7 @@ class Source:
         self._shuffled: dict[Hashable, Shuffled] = {}
 
     def shuffled(self, way: Hashable, shuffle: Callable[[Any], Any]) -> Shuffled:
-        """The rows shuffled in that way, for one more attempt; None is a way that depends on the attempt."""
+        """Return the rows shuffled in that way, for one more attempt; None is a way that depends on the attempt."""
         if way is None:
             return Shuffled(shuffle(self.use()))
         if way not in self._shuffled:
@@ -73,21 +73,21 @@ class Source:
         return self._shuffled[way]
 
     def use(self) -> Any:
-        """The rows, for one more attempt."""
+        """Return the rows, for one more attempt."""
         if self.small is not None:
             return self.rows.sparkSession.createDataFrame(self.small)
         self._uses += 1
         if self._uses == 2:
             from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-            # A plan that is nobody else's: Spark keeps by plan, and would drop what the user has cached with ours.
+            # A unique plan: Spark caches by plan, so dropping ours would also drop an equal one that the user has cached.
             self._kept = self.rows.withColumn(_KEPT, F.lit(uuid4().hex)).persist()
             self.rows = self._kept.drop(_KEPT)
         return self.rows
 
     @contextmanager
     def until_done(self) -> Iterator[Source]:
-        """Unpersist what was kept."""
+        """Unpersist the kept rows after the block."""
         try:
             yield self
         finally:
@@ -96,9 +96,9 @@ class Source:
 
 
 def small_rows(rows: Any, rows_max: int) -> pa.Table | None:
-    """The rows as Arrow when they are at most so many and take little memory, else None.
+    """Return the rows as Arrow when they are at most ``rows_max`` and take little memory, else None.
 
-    One job at most, two where texts are long. Spark's estimate only says whether it is worth to try.
+    Runs one job at most, two where texts are long. Spark's estimate only decides whether it is worth trying.
     """
     if rows_max <= 0:
         return None
@@ -113,7 +113,7 @@ def small_rows(rows: Any, rows_max: int) -> pa.Table | None:
         found = few.toArrow()
     elif types <= _FLAT and (_cheap(plan) or not types & _TEXTS):
         found = narrow_rows(few, _COLLECTED_BYTES_MAX // brought)
-    if found is None:  # after a limit they are in one task, which looks at what they are
+    if found is None:  # after a limit they are in one task, which measures them
         with workers_refusals():
             packed = few.mapInArrow(shipped(Packed(_BROUGHT_BYTES_MAX)), ANSWER).collect()
         found = unpacked(packed, arrow_schema(rows.schema))
@@ -122,7 +122,7 @@ def small_rows(rows: Any, rows_max: int) -> pa.Table | None:
 
 
 def narrow_rows(rows: Any, width_max: int) -> pa.Table | None:
-    """The rows as Arrow, without a Python worker, which costs more than all the rest; None when one is wider than that.
+    """Return the rows as Arrow, without a Python worker, the largest cost; None when a row is wider than ``width_max``.
 
     Texts that do not fit stay with the executors.
     """

@@ -1,5 +1,6 @@
-"""How far the Spark jobs of a transaction have come, told while they run: tasks, as Spark's status tracker counts them, and
-what those that have ended have written, which an accumulator brings here.
+"""The progress of a transaction's Spark jobs, reported while they run.
+
+Spark's status tracker counts the tasks; an accumulator brings the output of finished ones here.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ _LOOK_S = 0.2  # as often as Spark's own bar on the console is drawn
 
 
 class JobProgress:
-    """Tells how many tasks of the jobs with a tag have ended, of those that Spark has planned so far.
+    """A reporter of how many tasks of the jobs with a tag have ended, of those that Spark has planned so far.
 
-    Spark plans as it goes, so the total may grow, and shrink by stages that turn out to be there already.
+    Spark plans as it goes, so the total may grow, and shrink by stages whose output turns out to exist already.
 
     Attributes:
         written: the accumulator that tasks add files, rows and bytes to. Of a task that ran several times Spark counts one run.
-        answered: how many tasks have answered the caller; Spark's tracker may hear of them later.
+        answered: how many tasks have answered the caller; Spark's tracker may count them later.
     """
 
     def __init__(self, context: Any, tag: str, told: Told, what: str) -> None:
@@ -37,10 +38,10 @@ class JobProgress:
 
     @contextmanager
     def watching(self) -> Iterator[JobProgress]:
-        """Tell it from a thread while the block runs jobs, and from this one when it is done; the thread ends with the block.
+        """Report from a thread while the block runs jobs, and from this one when it is done; the thread ends with the block.
 
         Raises:
-            BaseException: whatever the function that is told has raised. The jobs are cancelled.
+            BaseException: an exception of the progress function. The jobs are cancelled.
         """
         from pyspark.accumulators import _accumulatorRegistry
 
@@ -51,7 +52,7 @@ class JobProgress:
             yield self
         except Exception as e:
             _stop(thread, over)
-            if self._error is not None:  # what Spark makes of a cancelled job says nothing of the reason
+            if self._error is not None:  # Spark's error for a cancelled job does not give the reason
                 raise self._error from e
             raise
         finally:
@@ -59,7 +60,7 @@ class JobProgress:
             _accumulatorRegistry.pop(self.written.aid, None)  # PySpark would keep it as long as the session lives
         if self._error is not None:
             raise self._error
-        # The tracker hears of the last tasks later than we hear of the job; on a busy machine, of all of them.
+        # The tracker counts the last tasks only after the job has returned to us; on a busy machine, all of them.
         total = max(self._counted(over=True)[1], self.answered)
         self._tell(total, total)
 
@@ -71,7 +72,7 @@ class JobProgress:
                 except BaseException as e:  # noqa: BLE001 - raised where the write was called
                     self._error = e
             if self._error is not None:
-                # Again and again: a job that starts with a cancelled tag afterwards is not cancelled.
+                # At each turn: a job that starts after the tag was cancelled is not cancelled.
                 self._context.cancelJobsWithTag(self._tag)
 
     def _tell(self, done: int, total: int) -> None:
@@ -81,7 +82,7 @@ class JobProgress:
             self._told(now)
 
     def _counted(self, *, over: bool = False) -> tuple[int, int]:
-        """Tasks that have ended, and all; when it is ``over``, stages that have not begun never will."""
+        """Return tasks that have ended, and all; when it is ``over``, stages that have not begun never will."""
         done = total = 0
         for number in self._jobs.getJobIdsForTag(self._tag):
             if number not in self._ended:

@@ -1,7 +1,7 @@
-"""Runs the one Spark action of a write: named, cancelled with its transaction, answers collected.
+"""Run the one Spark action of a write: named, cancelled with its transaction, answers collected.
 
-Cancelling stops the tasks, but a Python worker goes on for up to some seconds. It looks for the transaction's
-heartbeat before it opens a file and again before it publishes it, so nothing of a transaction that is over appears.
+Cancelling stops the tasks, but a Python worker may run for some more seconds. It checks for the transaction's
+heartbeat before it opens a file and again before it publishes it, so no file of an ended transaction appears.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Owner(Protocol):
-    """What jobs belong to, and end with: a transaction, or the execution of a plan, which has no lookout."""
+    """The owner of jobs, which end with it: a transaction, or the execution of a plan, which has no lookout."""
 
     @property
     def instant(self) -> str: ...
@@ -41,7 +41,7 @@ class Owner(Protocol):
 
 _LOOK_S = 1.0
 _LOOK_OUT_S = (
-    0.25  # where early conflict detection may end a job: each look is one listing for each writer ahead of ours
+    0.25  # where early conflict detection may end a job: each check is one listing for each writer ahead of ours
 )
 _SAME_PLACE = (
     "The keys, endpoint and clock that the workers have must lead to the same place. Give keys to `open(storage=...)`, which "
@@ -52,7 +52,7 @@ _CHANGED = (_DESCRIPTION, "spark.job.interruptOnCancel", JOB_TASK)
 
 
 def tag_of(instant: str) -> str:
-    """The tag of a transaction's Spark jobs: ``sc.cancelJobsWithTag`` with it stops them.
+    """Return the tag of a transaction's Spark jobs: ``sc.cancelJobsWithTag`` with it stops them.
 
     Their group is the caller's.
     """
@@ -71,20 +71,20 @@ def collect(
     told: Told | None = None,
     what: str = "",
 ) -> list[Answer]:
-    """Run the task over the rows, once, and return what each of Spark's tasks answered.
+    """Run the task over the rows, once, and return the answers of Spark's tasks.
 
-    The rows of ``collect`` are exactly the winners, one for each task, whatever was run twice.
+    The rows of Spark's ``collect`` are exactly the winners, one for each task, even if tasks ran twice.
 
     Args:
         text: describes the job in Spark's UI.
-        told: how far the jobs of the transaction have come; ``what`` is the call that is told of.
+        told: called with the progress of the transaction's jobs; ``what`` is the reported call.
 
     Raises:
-        BaseException: what ``told`` raised; the jobs are cancelled.
-        RolledBackError: the transaction was ended by somebody else; its jobs are cancelled.
-        ConflictError: it gives way to another one (``early_conflict_detection``); its jobs are cancelled.
-        ConfigError: a worker has no package, or another version of it; or it looks for the table in another place.
-        LakeLatchError: what a task met.
+        BaseException: an exception of ``told``; the jobs are cancelled.
+        RolledBackError: another process has ended the transaction; its jobs are cancelled.
+        ConflictError: it yields to another one (``early_conflict_detection``); its jobs are cancelled.
+        ConfigError: a worker lacks the package or has another version of it; or its table URL leads to another place.
+        LakeLatchError: an error of a task.
     """
     progress = None
     with ExitStack() as stack:
@@ -109,15 +109,15 @@ def collect(
 
 
 def _of_a_worker(error: LakeLatchError, host: str, txn: Owner) -> LakeLatchError:
-    """What a task met, as the driver knows it to be: the store may refuse or show nothing to the workers alone.
+    """Return a task's error, corrected by the driver's view: the store may refuse or hide objects from the workers alone.
 
-    A server may tell somebody whom it does not know that an object is not there. So may a folder that no other host has. Then
-    a task finds no heartbeat of a transaction which the log says is open.
+    A server may report an object as missing to an unknown user. A folder may exist on one host only. Then a task finds no
+    heartbeat of a transaction that is open in the log.
     """
     session = txn.session
     if not isinstance(error, StorageError | RolledBackError):
         return error
-    with suppress(LakeLatchError):  # who does not reach it either cannot tell
+    with suppress(LakeLatchError):  # a driver that cannot reach the table either learns nothing
         if txn.instant not in session.log.catch_up().open:
             return error
         if isinstance(error, StorageError):
@@ -136,7 +136,7 @@ def _of_a_worker(error: LakeLatchError, host: str, txn: Owner) -> LakeLatchError
 
 
 def explaining(txn: Transaction) -> AbstractContextManager[None]:
-    """As `Attempt.explaining`, also of what Spark meets where its own scan reads a file that is gone."""
+    """Explain errors as `Attempt.explaining` does, and also Spark's where its own scan reads a file that is gone."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
@@ -145,7 +145,7 @@ def explaining(txn: Transaction) -> AbstractContextManager[None]:
 
 @contextmanager
 def described(spark: Any, text: str) -> Iterator[None]:
-    """Jobs of this thread have this description in Spark's UI."""
+    """Give jobs of this thread this description in Spark's UI."""
     context = spark.sparkContext
     before = context.getLocalProperty(_DESCRIPTION)
     context.setJobDescription(text)
@@ -173,7 +173,7 @@ def tagged(spark: Any, store: Store, txn: Owner, text: str) -> Iterator[None]:
     except BaseException:
         context.cancelJobsWithTag(tag_of(instant))
         if txn.lookout is not None:
-            txn.lookout.refuse_if_beaten()  # the real reason, where it is one
+            txn.lookout.refuse_if_beaten()  # raises the real reason, if this is it
         refuse_if_over(store, instant)
         raise
     finally:
@@ -192,5 +192,5 @@ def _cancel_when_over(context: Any, store: Store, txn: Owner, done: threading.Ev
                 lookout.look_for_tasks()
             refuse_if_over(store, txn.instant)
         except LakeLatchError:
-            # Again and again: a job that starts with a cancelled tag afterwards is not cancelled.
+            # At each turn: a job that starts after the tag was cancelled is not cancelled.
             context.cancelJobsWithTag(tag)

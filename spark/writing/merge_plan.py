@@ -1,4 +1,4 @@
-"""Plans a merge of rows or of keys to delete: in Spark tasks, or on the driver where that is faster."""
+"""Plan a merge of rows or of keys to delete: in Spark tasks, or on the driver where that is faster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Planned:
     """A merge before it runs: of the rows ``here`` on the driver, or of those of the source by tasks.
 
     Attributes:
-        everywhere: the keys are to be looked for in all these partitions.
+        everywhere: the partitions in which all keys are looked up.
     """
 
     plan: Plan
@@ -33,12 +33,12 @@ class Planned:
 
 @dataclass(frozen=True)
 class Merge:
-    """What is done in each attempt, with a plan on its snapshot.
+    """The work of each attempt, with a plan on its snapshot.
 
     Args:
         planned: None when there is nothing to merge into.
-        run: a task over the source's rows; each time over the same shuffled ones.
-        task: merges the rows of a plan; ``targets`` only says where.
+        run: runs a task over the source's rows; each time over the same shuffled ones.
+        task: merges the rows of a plan; ``targets`` only finds where.
     """
 
     planned: Callable[[Transaction], Planned | None]
@@ -47,7 +47,7 @@ class Merge:
     targets: Callable[[Plan], Task] = TargetsTask
 
     def take_turn(self, txn: Transaction) -> None:
-        """See `occ.turns.take_turn`."""
+        """Take the transaction's turn; see `occ.turns.take_turn`."""
 
         def aimed_at(near: Region) -> set[FileGroupId]:
             if (made := self.planned(txn)) is None:
@@ -62,7 +62,7 @@ class Merge:
         take_turn(txn, aimed_at)
 
     def answers(self, txn: Transaction, kept: Kept) -> list[Answer]:
-        """The rows are in the slices that hold their keys; ``kept`` remembers what the driver did, for a rebase."""
+        """Merge the rows into the slices that hold their keys; ``kept`` remembers the driver's part, for a rebase."""
         if (made := self.planned(txn)) is None:
             return []
         if made.here is None:
@@ -73,7 +73,7 @@ class Merge:
 
 
 def plan_here(plan: Plan, rows: pa.Table, old: Snapshot, sizes: JobSizes) -> Plan | None:
-    """The plan with the slices that the rows may touch, or None when they are too much for the driver."""
+    """Return the plan with the slices that the rows may touch, or None when they are too much for the driver."""
     if rows.num_rows > sizes.small_rows:
         return None
     if PARTITION_COLUMN in rows.column_names:
@@ -87,7 +87,7 @@ def plan_here(plan: Plan, rows: pa.Table, old: Snapshot, sizes: JobSizes) -> Pla
 
 
 def in_each(rows: pa.Table, partitions: Sequence[str]) -> pa.Table:
-    """A copy of the rows for each partition, which is named in a column of its own."""
+    """Return a copy of the rows for each partition, which is named in a column of its own."""
     pieces = [
         rows.append_column(PARTITION_COLUMN, pa.repeat(pa.scalar(p, pa.string()), rows.num_rows)) for p in partitions
     ]

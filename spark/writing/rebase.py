@@ -1,8 +1,8 @@
-"""Repeats a write in the file groups that it lost to other writers, and only there.
+"""Repeat a write in the file groups that it lost to other writers, and only there.
 
-The write's own files hold what it did (`occ.rebase.replay_rows`), so no incoming rows are needed:
+The write's own files hold its changes (`occ.rebase.replay_rows`), so no incoming rows are needed:
 Spark does not compute the user's plan again, and nothing is cached for that case. A condition is
-evaluated only on what has landed.
+evaluated only on rows that were committed since.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ Named = Callable[[Any, list[FileSlice]], Any]
 
 
 class RowsAgain:
-    """What a transaction's upserts and deletes by key have done, for its rebase.
+    """The changes of a transaction's upserts and deletes by key, for its rebase.
 
     Args:
         spark: the session.
         collect: runs a task over rows.
-        tasks: how many of them at most.
-        driver_bytes: of base files that the driver merges by itself; more are merged by tasks.
+        tasks: the largest number of them.
+        driver_bytes: the most base file bytes that the driver merges by itself; tasks merge more.
 
     Attributes:
-        kept: what the driver did by itself; what tasks did is in their files.
-        idle: some row changed nothing, because the row that was there is newer.
+        kept: the driver's changes; those of tasks are in their files.
+        idle: True if some row changed nothing, because the existing row is newer.
         kinds: of the writes, "delete" and others.
     """
 
@@ -56,7 +56,7 @@ class RowsAgain:
 
 
 class ConditionAgain:
-    """What a transaction changes by conditions, evaluated again on rows that others have changed since.
+    """The changes of a transaction by conditions, evaluated again on rows that others have changed since.
 
     Args:
         collect: runs a task over rows.
@@ -71,7 +71,7 @@ class ConditionAgain:
         self._values: NewValues | None = None
 
     def add(self, condition: Any, named: Named, values: NewValues | None = None) -> bool:
-        """One more condition; False when all of them cannot be evaluated at once, because new values are among them.
+        """Add a condition. Return False when all of them cannot be evaluated at once, because new values are among them.
 
         Args:
             condition: of the rows that are deleted, or have new values.
@@ -99,5 +99,5 @@ class ConditionAgain:
 
 
 def stats_of(answers: Iterable[Answer]) -> list[WriteStat]:
-    """The files of all tasks."""
+    """Return the files of all tasks."""
     return [stat for answer in answers for stat in answer.stats]

@@ -1,4 +1,4 @@
-"""Table services by Spark's tasks: the parts of a plan, which plain executors of the same plan do one after another."""
+"""Table services by Spark's tasks: the parts of a plan, which other executors of the same plan run one after another."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from .sizes import JobSizes
 
 @dataclass
 class PartsTask(Task):
-    """Some parts of a plan; the rows are their numbers."""
+    """Execute some parts of a plan; the rows are their numbers."""
 
     does: ClassVar = "does parts of a plan"
     parts: Sequence[Part]
 
     def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:  # noqa: ARG002 - names don't go by tasks
-        """Memory is that of one part."""
+        """Execute them. Memory is that of one part."""
         numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
         return Answer([stat for number in numbers for stat in self.parts[number].run()])
 
 
 @dataclass(frozen=True)
 class _Owner:
-    """Of the jobs of an execution; nobody goes before a plan."""
+    """The owner of an execution's jobs; a plan never yields to a writer."""
 
     instant: str
     session: Session
@@ -45,7 +45,7 @@ class ServiceJobs:
 
     Args:
         sizes: the driver works alone on files of ``driver_bytes`` together; 64 KiB stand for a file that is deleted.
-        told: how far it has come: in tasks, or file groups or files where the driver works alone.
+        told: called with the progress: in tasks, or in file groups or files where the driver works alone.
     """
 
     def __init__(self, spark: Any, sizes: JobSizes, told: Told | None = None) -> None:
@@ -53,7 +53,7 @@ class ServiceJobs:
         Reporter(told)  # refused before anything begins
 
     def __call__(self, execution: Executing, parts: Sequence[Part]) -> Iterator[list[WriteStat]]:
-        """See `Runner`."""
+        """Run the parts; see `Runner`."""
         what, told = execution.operation, self._told
         unit = "files" if what == "clean" else "file groups"
         known = [part.bytes for part in parts if part.bytes is not None]
@@ -81,6 +81,6 @@ class ServiceJobs:
         yield from (answer.stats for answer in answers)
 
     def _tasks(self, size: int, parts: int) -> int:
-        """One for each large part; small ones share some for each core."""
+        """Return one task for each large part; small ones share some for each core."""
         cores = int(self._spark.sparkContext.defaultParallelism)
         return min(parts, max(cores * self._sizes.tasks_per_core, size // self._sizes.task_bytes))

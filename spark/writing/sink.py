@@ -1,8 +1,8 @@
-"""Micro-batches of a streaming query, each landed once: what is handed to ``foreachBatch``.
+"""Micro-batches of a streaming query, each committed once: the function for ``foreachBatch``.
 
-    t=0  Spark hands over batch 7 of a query; the commit lands with (query, 7) in its log entry
+    t=0  Spark hands over batch 7 of a query; the commit has (query, 7) in its log entry
     t=1  the driver dies before Spark has noted that batch 7 is done
-    t=2  started again from its checkpoint, Spark hands over batch 7 once more; the log says that it has landed
+    t=2  restarted from its checkpoint, Spark hands over batch 7 again; the log shows that it was committed
 
 Spark keeps the id of a query in its checkpoint, and hands over the same rows under the same number.
 """
@@ -19,11 +19,11 @@ _QUERY = "sql.streaming.queryId"  # a local property of the job, set by Spark's 
 
 
 def each_once(write: Callable[..., WriteResult], source: str | None) -> Callable[[Any, int], WriteResult]:
-    """A function for ``foreachBatch`` that writes each batch once.
+    """Return a function for ``foreachBatch`` that writes each batch once.
 
     Args:
         write: takes a DataFrame and ``batch``.
-        source: whose batches they are; None: the query's id.
+        source: the name of their source; None: the query's id.
     """
 
     def land(rows: Any, number: int) -> WriteResult:

@@ -12,21 +12,21 @@ _MAY_BE_NOTHING = ("small_rows", "driver_bytes", "lookup_bytes", "property_bytes
 
 @dataclass(frozen=True)
 class JobSizes:
-    """How a write runs. No size changes what it writes.
+    """The sizes that decide how a write runs. None of them changes the result.
 
     Attributes:
         small_rows: how many incoming rows the driver merges at most by itself; 0 leaves all of them to tasks.
         driver_bytes: how many bytes of base files it reads for that at most, for a rebase, and of files for a table service.
         tasks_per_core: several, so that uneven tasks even out.
         task_bytes: how many bytes of incoming rows one task gets at most.
-        slot_bytes: a partition's new keys are shared by one task for so many bytes, up to all cores.
+        slot_bytes: one task takes this many bytes of a partition's new keys, up to one task for each core.
         lookup_bytes: a partition's keys are looked up by one task. Where few partitions hold more bytes than this, a
             join looks them up.
         property_bytes: how long a task's description may be to be sent with each of Spark's tasks. A longer one (tens
             of thousands of file slices) goes once to each executor.
 
     Raises:
-        ConfigError: something else than a whole number, or one that is too small.
+        ConfigError: a size is not a whole number, or is too small.
     """
 
     small_rows: int = 20_000
@@ -38,7 +38,7 @@ class JobSizes:
     property_bytes: int = 1 << 20
 
     def __post_init__(self) -> None:
-        """Raise `ConfigError` for what is no size."""
+        """Raise `ConfigError` for an invalid size."""
         for each in fields(self):
             least = 0 if each.name in _MAY_BE_NOTHING else 1
             number(getattr(self, each.name), each.name, least=least, whole=True, error=ConfigError)

@@ -1,4 +1,4 @@
-"""Events of streams from Spark: shuffled to their buckets, and put into log files where they are. Nothing else is read."""
+"""Events of streams from Spark: shuffled to their buckets and written to log files there. No other file is read."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from .incoming import Source
 from .rebase import stats_of
 from .sink import each_once
 
-PLACE = "_lakelatch_place"  # the column of where a row stood in its DataFrame
+PLACE = "_lakelatch_place"  # the column with a row's position in its DataFrame
 
 
 class Jobs(Protocol):
-    """What is needed of a table's writes."""
+    """The part of a table's writes that streams need."""
 
     def within(self, options: WriteOptions) -> Self: ...
     def events(self, name: str, rows: Any, *, deletes: bool) -> WriteResult: ...
@@ -34,10 +34,10 @@ class Jobs(Protocol):
 
 @suggesting
 class SparkStream:
-    """Writes the events of one stream of a table from DataFrames, as `TableStream` does from other rows.
+    """A stream of a table, written from DataFrames, as `TableStream` writes other rows.
 
-    The events of a DataFrame count in its order: of its partitions one after the other, and in each as they stand. Both
-    methods take the bounds of `Table.run` and ``progress``, as `SparkTable.upsert` does, but in a transaction.
+    The events of a DataFrame count in its order: its partitions one after the other, and the rows of each in order. Both
+    methods take the bounds of `Table.run` and ``progress``, as `SparkTable.upsert` does, except in a transaction.
     """
 
     def __init__(self, writes: Jobs, name: str) -> None:
@@ -52,7 +52,7 @@ class SparkStream:
         return self._within(retries).events(self.name, keys, deletes=True)
 
     def sink(self, *, source: str | None = None) -> Callable[[Any, int], WriteResult]:
-        """For ``foreachBatch``: the events of each micro-batch land once. ``source`` as of `SparkTable.sink`."""
+        """Return a function for ``foreachBatch`` that commits each micro-batch once. ``source`` as in `SparkTable.sink`."""
         return each_once(self.upsert, source)
 
     def _within(self, options: WriteOptions) -> Jobs:
@@ -62,7 +62,7 @@ class SparkStream:
 def write_events(
     writes: Jobs, txn: Transaction, name: str, source: Source, schema: pa.Schema, *, deletes: bool
 ) -> list[WriteStat]:
-    """The log files of one attempt; by the driver itself where the rows are few."""
+    """Write the log files of one attempt, by the driver itself where the rows are few."""
     url = txn.url
     if source.small is not None:
         return stream_writes.stage(txn, name, Incoming(source.small, url, txn.session.config), deletes=deletes)
@@ -91,14 +91,14 @@ def write_events(
 
 @dataclass
 class EventsTask(Task):
-    """Events into log files. All of one bucket meet in one task."""
+    """Write events into log files. All of one bucket meet in one task."""
 
     does: ClassVar = "appends events"
     plan: StreamPlan
     url: str
 
     def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:
-        """Memory is the task's rows, and their log files."""
+        """Write. Memory is the task's rows, and their log files."""
         spec = self.plan.spec
         refuse_if_over(spec.store, spec.instant)
         rows = table_of(list(batches))
@@ -112,7 +112,8 @@ class EventsTask(Task):
 
 
 def as_they_came(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """The rows of each key in the order of the DataFrame, and the keys in one that every run of a task gives them, so that
-    each writes the same bytes even where the source has another order when it is asked again.
+    """Return the rows of each key in the order of the DataFrame, and the keys in an order that every run of a task gives them.
+
+    So each run writes the same bytes, even where the source returns its rows in another order the next time.
     """
     return rows.sort_by([(name, "ascending") for name in (*keys, PLACE)]).drop_columns([PLACE])

@@ -51,7 +51,7 @@ _SLOT, _SMALL = "_lakelatch_slot", "_lakelatch_small"
 
 
 class _RepeatedKeys(Exception):
-    """Two inserted rows may have the same key: do it again with rows shuffled by key, which can tell."""
+    """Two inserted rows may have the same key: retry with rows shuffled by key, which shows it."""
 
 
 class Writes:
@@ -68,12 +68,12 @@ class Writes:
     ) -> None:
         self._spark, self._table, self._sizes, self._reads, self._txn = spark, table, sizes, reads, txn
         self._told = (options or {}).get("progress")
-        Reporter(self._told)  # refused before anything begins
+        Reporter(self._told)  # refuses a bad ``progress`` before anything begins
         bounds = {name: value for name, value in (options or {}).items() if name != "progress"}
         self._retries = cast("Retries", bounds)
 
     def within(self, options: WriteOptions) -> Self:
-        """The same writes, run again within these bounds. `InputError` for unknown ones, and in a transaction."""
+        """Return the same writes, retried within these bounds. `InputError` for unknown ones, and in a transaction."""
         refuse_unknown(options, WriteOptions)
         if self._txn is not None:
             raise InputError(
@@ -83,7 +83,7 @@ class Writes:
         return type(self)(self._spark, self._table, self._sizes, self._reads, options=options)
 
     def filled(self, rows: Any, missing: str, new_columns: str) -> Any:
-        """The rows as they can be written, with null in the columns that they lack where ``missing`` says so.
+        """Return the rows as they can be written, with null in missing columns where ``missing`` says so.
 
         Raises:
             InputError: they have columns that the table lacks, and ``new_columns`` does not say that these are added to it.
@@ -104,17 +104,17 @@ class Writes:
 
     @property
     def _known(self) -> pa.Schema | None:
-        """The columns of the table."""
+        """The columns of the table; None when they are not known yet."""
         return self._table.session.schema() if self._txn is None else self._txn.written_schema
 
     def _received(self, rows: Any, *, fill: bool = False) -> Any:
-        """The rows, whose names can be written, in the types of the table."""
+        """Check the names of the rows' columns, and return the rows in the types of the table."""
         return fit(columns.at_the_door(rows, self._table.url), self._known, fill=fill)
 
     # Insert ------------------------------------------------------------------------------------------------------
 
     def insert(self, rows: Any, *, operation: str) -> WriteResult:
-        """Rows into new file groups; with buckets, into those of their buckets."""
+        """Write rows into new file groups; with buckets, into those of their buckets."""
         self._refuse_merge("insert")
         schema = self._checked(rows)
         if self._table.settings.bucket_count is not None:
@@ -122,7 +122,7 @@ class Writes:
         return self._insert(rows, schema, operation, lambda _txn, _stats: None)
 
     def bulk_insert(self, rows: Any, *, sort: str, sort_by: Sequence[str] | str | None) -> WriteResult:
-        """As `insert`, of rows that are sorted before."""
+        """Insert rows after sorting them."""
         schema, config = self._checked(rows), self._table.config
         size = estimated_bytes(rows)
         tasks = max(self._slots(rows), (size or 0) // self._sizes.task_bytes)
@@ -140,7 +140,7 @@ class Writes:
         return self.insert(arranged, operation="bulk_insert")
 
     def overwrite(self, rows: Any, *, partitions: Iterable[Partition] | None) -> WriteResult:
-        """The partitions of the rows hold these rows and no others."""
+        """Replace the rows of these rows' partitions."""
         named = None if partitions is None else self._paths(listed(partitions), self._checked(rows))
         self._refuse_overwrite("overwrite", "insert_overwrite")
 
@@ -166,7 +166,7 @@ class Writes:
         return found
 
     def overwrite_table(self, rows: Any) -> WriteResult:
-        """The table holds these rows and no others."""
+        """Replace all rows of the table."""
         self._refuse_overwrite("overwrite_table", "insert_overwrite_table", "insert_overwrite")
 
         def drop(txn: Transaction, _stats: Sequence[WriteStat]) -> None:
@@ -194,7 +194,7 @@ class Writes:
         operation: str,
         finish: Callable[[Transaction, Sequence[WriteStat]], None],
     ) -> WriteResult:
-        exact = self._txn is not None  # only a transaction of its own can be begun anew
+        exact = self._txn is not None  # after repeated keys, only a transaction of its own can be retried here
         with Source(rows, self._few(rows)).until_done() as source:
             small = source.small
 
@@ -232,7 +232,7 @@ class Writes:
     # Upsert ------------------------------------------------------------------------------------------------------
 
     def upsert(self, rows: Any) -> WriteResult:
-        """Rows into the file groups that hold their keys; new keys are inserted."""
+        """Merge rows into the file groups that hold their keys; new keys are inserted."""
         self._refuse_merge("upsert")
         return self._merge(rows, self._checked(rows), "upsert", lambda _txn, _stats: None)
 
@@ -294,7 +294,7 @@ class Writes:
     def _shuffled(
         self, plan: Plan, source: Source, schema: pa.Schema, everywhere: Sequence[str] | None = None
     ) -> Shuffled:
-        """The rows, or keys of all the partitions ``everywhere``, so that those of a unit of work are in one task."""
+        """Shuffle the rows, or keys of all the partitions ``everywhere``, so that those of a unit of work are in one task."""
         if everywhere is not None:
             schema = schema.append(pa.field(PARTITION_COLUMN, pa.string()))
         config = plan.spec.config
@@ -333,10 +333,11 @@ class Writes:
                 case _:
                     return self._joined(plan, rows, schema, tasks)
 
+        # A join depends on the files of the snapshot, so another attempt cannot use its shuffle.
         return source.shuffled((way, *(everywhere or ())) if way else None, shuffle)
 
     def _joined(self, plan: Plan, rows: Any, schema: pa.Schema, tasks: int) -> Any:
-        """Simple index by a join with the key column of the base files, for large tables of few partitions."""
+        """Look keys up by a join with the key column of the base files (a simple index), for large tables of few partitions."""
         from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
         config = plan.spec.config
@@ -377,11 +378,11 @@ class Writes:
     # Delete ------------------------------------------------------------------------------------------------------
 
     def delete(self, keys: Any) -> WriteResult:
-        """The rows with these keys are gone; in all partitions when the keys come without partition columns."""
+        """Delete the rows with these keys; in all partitions when the keys come without partition columns."""
         self._refuse_merge("delete")
         columns.refuse_no_frame(keys, self._table.url)
         config = self._table.config
-        used = {*config.record_key_fields, *config.partition_fields, *config.newer_by}  # the others are not looked at
+        used = {*config.record_key_fields, *config.partition_fields, *config.newer_by}  # the others are not read
         keys = fit(keys, pa.schema([each for each in self._known or () if each.name in used]))
         given = columns.arrow_schema(keys.schema)
         columns.refuse_missing(given, config, delete=True)
@@ -420,20 +421,20 @@ class Writes:
             return self._run(work, "delete")
 
     def delete_where(self, condition: Given, *, partition: Partition | None) -> WriteResult:
-        """The rows for which the condition is true are gone, also ones that other writers add meanwhile."""
+        """Delete the rows for which the condition is true, also those that other writers add meanwhile."""
         self._refuse_merge("delete_where")
         columns.refuse_no_condition(condition, self._table.url, "deleted", "or say `delete_all`")
         return self._by_condition(condition, partition, "delete")
 
     def delete_all(self, *, partition: Partition | None) -> WriteResult:
-        """All rows are gone, also ones that other writers add meanwhile."""
+        """Delete all rows, also those that other writers add meanwhile."""
         from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
         self._refuse_merge("delete_all")
         return self._by_condition(F.lit(True), partition, "delete")
 
     def update_where(self, condition: Given, given: Mapping[str, Any], *, partition: Partition | None) -> WriteResult:
-        """The rows for which the condition is true have new values, also ones that other writers add meanwhile."""
+        """Set new values in the rows for which the condition is true, also in those that other writers add meanwhile."""
         self._refuse_merge("update_where")
         columns.refuse_no_condition(condition, self._table.url, "changed", "or 'true' for all")
         return self._by_condition(condition, partition, "upsert", given)
@@ -487,7 +488,7 @@ class Writes:
     def _new_values(
         self, given: Mapping[str, Any], schema: pa.Schema, required: Sequence[str]
     ) -> tuple[NewValues, list[Any]]:
-        """The values that are set, and the columns by which Spark computes some of them."""
+        """Return the values to set, and the columns by which Spark computes some of them."""
         computed: list[Any] = []
         made = dict(given) if isinstance(given, Mapping) else given
         for name, value in given.items() if isinstance(given, Mapping) else ():
@@ -498,7 +499,7 @@ class Writes:
         return NewValues(made, schema, schema, self._table.url, self._table.config, required), computed
 
     def _named(self, condition: Any, schema: pa.Schema, slices: list[FileSlice], more: Sequence[Any] = ()) -> Any:
-        """The rows of some slices for which the condition is true, by file and position; a file's rows meet in a task.
+        """Return the rows of some slices for which the condition is true, by file and position; a file's rows meet in a task.
 
         ``more``: columns that are computed of them.
         """
@@ -508,13 +509,13 @@ class Writes:
     # Merge by clauses --------------------------------------------------------------------------------------------
 
     def merge(self, rows: Any, new_columns: str) -> MergeInto[WriteResult]:
-        """A merge that is put together, and run by its `run`."""
+        """Return a merge to add clauses to; its `run` runs it."""
         self._table.session.require_open()
         self._refuse_merge("merge")
         rows = self._received(rows)
         given = columns.arrow_schema(rows.schema)
         incoming = partial(Incoming, url=self._table.url, config=self._table.config, new_columns=new_columns)
-        incoming(given.empty_table())  # refuses what it is told, before the clauses are put together
+        incoming(given.empty_table())  # refuses unfit columns here, before the user writes the clauses
         return MergeInto(self._table.url, partial(self._merge_by_clauses, rows, given, incoming))
 
     def _merge_by_clauses(
@@ -562,7 +563,7 @@ class Writes:
             return self._run(work, "upsert")
 
     def _fits(self, txn: Transaction, rows: pa.Table) -> bool:
-        """Whether the driver merges these rows by itself."""
+        """Return whether the driver merges these rows by itself."""
         if rows.num_rows > self._sizes.small_rows:
             return False
         partitions = partition_paths(rows, self._table.config).unique().to_pylist() if rows.num_rows else []
@@ -572,7 +573,7 @@ class Writes:
     # Streams -----------------------------------------------------------------------------------------------------
 
     def events(self, name: str, rows: Any, *, deletes: bool) -> WriteResult:
-        """Events of a stream, which wait for no lock and conflict with nothing."""
+        """Write events of a stream, which wait for no lock and conflict with no other write."""
         rows = self._received(rows)
         schema = columns.arrow_schema(rows.schema)
         with Source(rows, self._few(rows)).until_done() as source:
@@ -584,7 +585,7 @@ class Writes:
     # Common ------------------------------------------------------------------------------------------------------
 
     def _few(self, rows: Any) -> pa.Table | None:
-        """The rows where they are so few that the driver may write them by itself."""
+        """Return the rows if they are so few that the driver may write them by itself, else None."""
         what = f"write into {self._table.url}: looks whether its rows are few"
         with described(self._spark, what), workers_refusals():
             return small_rows(rows, self._sizes.small_rows)
@@ -595,13 +596,13 @@ class Writes:
         return schema
 
     def collect(self, txn: Transaction, rows: Any, task: Any, operation: str) -> list[Answer]:
-        """What the tasks of a job of the transaction answer."""
+        """Return the answers of the tasks of a job of the transaction."""
         text = f"{operation} into {self._table.url}: {task.does} ({txn.instant})"
         store, told = self._table.store, self._told
         return collect(self._spark, store, txn, rows, task, text=text, sizes=self._sizes, told=told, what=txn.operation)
 
     def _rebases(self, txn: Transaction, answers: Sequence[Answer], operation: str, kept: Kept) -> None:
-        """Declare where keys were looked up, and that what was done there can be done again."""
+        """Declare where keys were looked up, and how a rebase repeats the work there."""
         for place in looked_at(answers):
             txn.mark_lookup(*place)
         run = partial(self.collect, txn, operation=operation)
@@ -611,7 +612,7 @@ class Writes:
         again.kinds.add(operation)
         mixed = "delete" in again.kinds and len(again.kinds) > 1
         if (again.idle or mixed) and txn.workspace.rebase is not None:
-            # A row that changed nothing is in no file, so it is not looked at again; nor is a key to delete beside upserts.
+            # A row that changed nothing is in no file, so a rebase does not check it; nor a key to delete beside upserts.
             txn.merge_on_conflict(again, looks_again=False)
 
     def _refuse_merge(self, what: str) -> None:
@@ -643,18 +644,18 @@ class Writes:
         return int(self._spark.sparkContext.defaultParallelism)
 
     def _slots(self, rows: Any) -> int:
-        """How many tasks share the new keys of a partition, and so its files: all cores, fewer for few rows."""
+        """Return how many tasks share the new keys of a partition, and so its files: all cores, fewer for few rows."""
         size = estimated_bytes(rows)
         return self._cores if size is None else max(1, min(self._cores, size // self._sizes.slot_bytes))
 
     def tasks(self, rows: Any | None) -> int:
-        """Some tasks for each core, so that uneven ones even out; more when their rows would not fit in memory."""
+        """Return some tasks for each core, so that uneven ones even out; more when their rows would not fit in memory."""
         size = estimated_bytes(rows) if rows is not None else None
         return max(self._sizes.tasks_per_core * self._cores, (size or 0) // self._sizes.task_bytes)
 
 
 def _small(plan: Plan, slots: int) -> dict[str, str]:
-    """File ids of small slices, and the slot of their partition whose new keys join each."""
+    """Return the file ids of small slices, with the slot of their partition whose new keys join each."""
     spec = plan.spec
     if plan.delete or spec.config.merge_on_read:
         return {}

@@ -17,13 +17,13 @@ from .write import Writes
 class Writing:
     """Write methods that tables and transactions share.
 
-    Each takes the bounds of `Table.run` (``attempts``, ``timeout_s``, ``isolation`` and so on), but in a transaction, which
-    is run again as a whole. ``missing="null"`` fills columns that the rows lack, and
-    ``new_columns="add"`` adds those to the table that it lacks; they are refused otherwise.
+    On a table each takes the bounds of `Table.run` (``attempts``, ``timeout_s``, ``isolation`` and so on); a transaction is
+    retried as a whole, so there they are refused. ``missing="null"`` fills columns that the rows lack, and
+    ``new_columns="add"`` adds new columns to the table; both are refused otherwise.
 
-    Each takes ``progress`` too, likewise: it is called, a few times a second and on another thread, with a `Progress` of the
-    tasks that have ended, of those that Spark has planned so far; and of rows where the driver writes by itself. What it
-    raises cancels the jobs, takes the write back, and is raised.
+    On a table each takes ``progress`` too: it is called, a few times a second and on another thread, with a `Progress` of
+    the tasks that have ended, of those that Spark has planned so far; and of rows where the driver writes by itself. An
+    exception from it cancels the jobs, rolls the write back, and is raised.
     """
 
     def __init__(self, writes: Writes) -> None:
@@ -51,12 +51,11 @@ class Writing:
         new_columns: str = "refuse",
         **retries: Unpack[WriteOptions],
     ) -> WriteResult:
-        """As `insert`, but without the check for duplicate keys in the rows.
+        """Insert without the check for duplicate keys in the rows; otherwise as `insert`.
 
         Args:
-            sort: ``none``; ``partition`` sorts the rows of each task by partition and ``sort_by``, so that row groups can be
-                left out by later reads; ``global`` sorts all rows so, by a shuffle: few files for each partition, which can be
-                left out too.
+            sort: ``none``; ``partition`` sorts the rows of each task by partition and ``sort_by``, so that later reads can skip
+                row groups; ``global`` sorts all rows so, by a shuffle: few files for each partition, which reads can skip too.
             sort_by: columns; the record key comes after them.
         """
         writes = self._within(retries)
@@ -99,12 +98,12 @@ class Writing:
         partition: Partition | None = None,
         **retries: Unpack[WriteOptions],
     ) -> WriteResult:
-        """Give new values to the rows for which a condition is true, also to ones that others add meanwhile.
+        """Set new values in the rows for which a condition is true, also in those that others add meanwhile.
 
         Args:
             where: as in `delete_where`; ``"true"`` for all. Spark evaluates it, so it may call Spark's functions and yours.
-            set: values by column: a plain value, or of the row as it was before `lakelatch.sql("delay + 1")`, a Column or
-                an expression of pyarrow. A plain text is a value.
+            set: values by column: a plain value, or one computed from the row as it was: `lakelatch.sql("delay + 1")`, a Column
+                or an expression of pyarrow. A plain text is a value.
             partition: as in `delete_where`.
 
         Raises:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+# Not lazy: the errors import no engine, and callers name them in except clauses.
 from .errors import (
     BatchLandedError,
     CommitError,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+# Public name -> its module.
 _LAZY = {
     "CommitResult": "occ.session",
     "MarkerServer": "occ.liveness",

@@ -22,7 +22,7 @@ Each class says who can fix it and whether anything landed.
        │  └─ DuplicateKeyError   it inserted the same key; inserting the row again would duplicate it
        ├─ BatchLandedError       its batch had landed before; there is nothing to do
        ├─ RolledBackError        another writer ended this transaction (its heartbeat had stopped); nothing landed
-       └─ CommitStateUnknownError  the store gave no answer; look before anything is deleted
+       └─ CommitStateUnknownError  the store gave no answer; check the outcome before you delete anything
 
 ``landed`` is True, False or None (unknown). ``retryable`` says whether running the same work again can help.
 ``docs`` is the page that says what to do about its class; a note repeats it, so that a traceback ends with it.
@@ -60,11 +60,11 @@ __all__ = [
 ]
 
 
-_PAGE = "docs/errors.md"  # of the checkout; an address would have to exist for as long as a release does
+_PAGE = "docs/errors.md"  # a path in the checkout; a web address would have to exist for as long as the release does
 
 
 class LakeLatchError(Exception):
-    """Base of all; ``details`` holds the facts of the message by name, and each is an attribute too."""
+    """The base class of all; ``details`` holds the facts of the message by name, and each is an attribute too."""
 
     landed: ClassVar[bool | None] = False
     retryable: ClassVar[bool] = False
@@ -72,11 +72,12 @@ class LakeLatchError(Exception):
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
-        if cls.__module__ == __name__:  # a class of somebody else has no section there
+        if cls.__module__ == __name__:  # a third party's class has no section there
             cls.docs = f"{_PAGE}#{cls.__name__.lower()}"
 
     def __init__(self, message: str, **details: Any) -> None:
-        super().__init__(visible(message, lines=True))  # names of others stand in it, and it is made to be printed
+        # A message is made to be printed, and holds names that others chose: control characters in them are escaped.
+        super().__init__(visible(message, lines=True))
         self.details = details
         self.add_note(f"see {self.docs}")
 
@@ -88,6 +89,7 @@ class LakeLatchError(Exception):
         raise AttributeError(f"{type(self).__name__} has no {name!r}")
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # `Exception` would call the class with ``args`` alone and lose the details.
         return _rebuild, (type(self), self.args[0], self.details)
 
 
@@ -136,7 +138,7 @@ class UnsafeStoreError(StorageError):
 
 
 class LockError(LakeLatchError):
-    """About the lease on a key; ``key`` names it."""
+    """An error of the lease on a key; ``key`` names it."""
 
 
 class LockTimeoutError(LockError):
@@ -154,7 +156,7 @@ class LockLostError(LockError):
 class LockUnavailableError(LockError):
     """The lock service did not answer, or has no capacity; nothing is held.
 
-    The message names the host and what was tried.
+    The message names the host and the failed request.
     """
 
     retryable = True
@@ -163,12 +165,12 @@ class LockUnavailableError(LockError):
 class TokenRegressedError(LockError):
     """The backend's tokens went back (it was rebuilt) and it cannot lift them; nothing is held.
 
-    ``token`` is what it would grant, ``token_above`` what was asked for. A table begins a new generation of tokens then.
+    ``token`` is the one it would grant, ``token_above`` the requested bound. A table then begins a new generation of tokens.
     """
 
 
 class CommitError(LakeLatchError):
-    """About one transaction; ``table`` and ``instant`` name it."""
+    """An error of one transaction; ``table`` and ``instant`` name it."""
 
 
 class ConflictError(CommitError):
@@ -190,10 +192,10 @@ class DuplicateKeyError(ConflictError):
 
 
 class BatchLandedError(CommitError):
-    """The batch had landed before, so what was to be written is in the table; nothing was written again.
+    """The batch had landed before, so its rows are in the table; nothing was written again.
 
-    ``source`` and ``number`` are those of the batch, ``last`` the newest number of its source, and ``instant`` the T by which
-    that landed.
+    ``source`` and ``number`` are those of the batch, ``last`` the newest number of its source, and ``instant`` the T of the
+    commit with that number.
     """
 
     landed = True

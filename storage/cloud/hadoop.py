@@ -1,4 +1,4 @@
-"""The options of a store in the words of Hadoop's S3A file system, by which Spark's own scan reads it.
+"""Translate a store's options into those of Hadoop's S3A file system, by which Spark's own scan reads it.
 
 Source of the names: https://hadoop.apache.org/docs/stable/hadoop-aws/tools/hadoop-aws/index.html
 """
@@ -26,19 +26,19 @@ _IMPLIED = {
     "allow_http",
     "virtual_hosted_style_request",
     "retry_s",
-}  # S3A needs no word for these, or has its own below
+}  # S3A needs no option for these, or has its own below
 _PROVIDERS = "org.apache.hadoop.fs.s3a."
 
 
 def hadoop_options(place: Location) -> dict[str, str] | None:
-    """S3A's options for the bucket alone, so that they win over the session's and serve no other bucket.
+    """Return S3A's options for the bucket alone, so that they win over the session's and affect no other bucket.
 
     Empty when the store was given none: S3A then finds credentials as it is configured, or in the same environment
-    variables. None for an option that S3A has no word for, and for options of GCS and Azure.
+    variables. None for an option that S3A does not have, and for options of GCS and Azure.
     """
     given = {key.removeprefix("aws_"): value for key, value in place.options.items()}
     if place.kind == "s3" and (endpoint := os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT")):
-        given = {"endpoint": endpoint, **given}  # S3A does not look there
+        given = {"endpoint": endpoint, **given}  # S3A does not read that variable
     if not given:
         return {}
     if place.kind != "s3" or not given.keys() <= _NAMES.keys() | _IMPLIED:

@@ -39,7 +39,7 @@ class Helper:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The process id."""
         return self._process.pid
 
     def send(self, value: Any) -> None:

@@ -1,7 +1,7 @@
-"""The requests that `CloudStore` makes of S3, GCS and Azure, by obstore: the one module that imports it.
+"""The requests of `CloudStore` to S3, GCS and Azure, through obstore: the one module that imports it.
 
 obstore's threads do not survive a fork: in the child of a process that has used it, its first request hangs for
-ever. There a `Relay` takes the place of the `Client`: it starts a fresh interpreter, which asks in its stead and
+ever. There a `Relay` takes the place of the `Client`: it starts a fresh interpreter, which sends the requests and
 ends with it.
 """
 
@@ -40,7 +40,7 @@ _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket do
 # reqwest's words for a connection that never came about: nothing was sent.
 _NOT_SENT = re.compile(r"client error \(Connect\)|tcp connect error|dns error|URL scheme is not allowed|BadScheme")
 
-# What to do about a refusal; the host is named, since many may work on one table.
+# The next step after a refusal; the host is named, since many hosts may work on one table.
 _NEXT_STEPS = (
     (re.compile("RequestTimeTooSkewed"), "The clock of {host} differs from the server's; set it right"),
     (
@@ -54,12 +54,12 @@ _NEXT_STEPS = (
 )
 
 _PAGE = 1000  # objects, of all services
-_LAST = "zzzz"  # what comes later in a hidden folder is listed and dropped
+_LAST = "zzzz"  # later names in a hidden folder are listed and dropped
 _PLAIN_HTTP = re.compile(r"URL scheme is not allowed|BadScheme")
 
 
 class Verdict(Enum):
-    """What a failed request tells about the object."""
+    """The effect of a failed request on the object."""
 
     ABSENT = "absent"
     TAKEN = "taken"  # the condition of the write did not hold
@@ -77,7 +77,7 @@ class Failure(Exception):
 
 
 def next_step(failure: Failure) -> str:
-    """What a person can do about a request that was refused."""
+    """Return the next step for a person whose request was refused."""
     for reason, step in _NEXT_STEPS:
         if reason.search(failure.text):
             return step.format(host=platform.node())
@@ -87,7 +87,7 @@ def next_step(failure: Failure) -> str:
 
 
 class Requests(Protocol):
-    """What both `Client` and `Relay` can be asked. Each raises `Failure`."""
+    """The requests that `Client` and `Relay` share. Each raises `Failure`."""
 
     def put(self, path: str, body: bytes, mode: str | Mapping[str, str]) -> str: ...
     def get(self, path: str) -> tuple[bytes, str, float]: ...
@@ -103,7 +103,7 @@ _started_in: int | None = None  # the process in which obstore's threads were st
 
 
 def connect(place: Location) -> Requests:
-    """Open the way to ``place`` that works in this process. No request is sent yet."""
+    """Return the way to ``place`` that works in this process. No request is sent yet."""
     global _started_in
     with _lock:
         if _started_in is None:
@@ -133,7 +133,7 @@ class Client:
         make: Any = {"s3": kinds.S3Store, "gs": kinds.GCSStore, "az": kinds.AzureStore}[place.kind]
         client = {key: value for key, value in place.options.items() if key in _CLIENT_OPTIONS}
         config = {key: value for key, value in place.options.items() if key not in _CLIENT_OPTIONS}
-        patience_s = float(config.pop("retry_s", 60))  # for how long what may be repeated is begun again
+        patience_s = float(config.pop("retry_s", 60))  # for how long a repeatable request is retried
         if place.account:
             config["account_name"] = place.account
         shared: dict[str, Any] = {"config": config, "prefix": place.path or None}
@@ -142,8 +142,8 @@ class Client:
         patient = {"max_retries": 5, "retry_timeout": timedelta(seconds=patience_s)}
         try:
             self._patient: Any = make(place.bucket, retry_config=patient, **shared)
-            # A write with a condition is sent once: obstore would send it again after a lost reply, find the first
-            # one's effect, and tell the winner that he lost.
+            # A conditional write is sent once: obstore would send it again after a lost reply, find the first
+            # one's effect, and report a loss to the winner.
             self._once: Any = make(place.bucket, retry_config={"max_retries": 0}, **shared)
         except obstore.exceptions.BaseError as error:
             raise ConfigError(f"{place.url} cannot be opened: {_line(error).rstrip('.')}") from error
@@ -174,7 +174,7 @@ class Client:
                 last = page[-1]["path"] if len(page) == _PAGE and not hidden else ""
                 below, slash, _ = last[start:].partition("/")
                 if slash and below.startswith(".") and below not in skipped:
-                    skipped.add(below)  # once: not every store looks at where to start
+                    skipped.add(below)  # once: not every store honours the start of a listing
                     after = f"{last[:start]}{below}/{_LAST}"
                     break
             else:
@@ -261,7 +261,7 @@ def serve(fd: int) -> None:
 
 
 def _tag(meta: Any) -> str:
-    """Both halves of what obstore needs to name a version; a tag has no spaces, so one separates them."""
+    """Return both halves of obstore's name for a version; a tag has no spaces, so one separates them."""
     return f"{meta.get('version') or ''} {meta.get('e_tag') or ''}"
 
 
@@ -276,8 +276,8 @@ def _judge(error: Exception, kind: str, errors: Any) -> Verdict:
     if _NO_BUCKET.search(text):
         return Verdict.REFUSED
     if status == 409:
-        # S3's 409 is no verdict about the object ("a conflicting operation occurred", to be sent again), though obstore
-        # reports it as AlreadyExists. Azure's is one, if it says so.
+        # S3's 409 does not decide about the object ("a conflicting operation occurred", to be retried), though obstore
+        # reports it as AlreadyExists. Azure's does, if it names the blob.
         return Verdict.TAKEN if kind == "az" and "BlobAlreadyExists" in text else Verdict.UNSURE
     if isinstance(error, errors.AlreadyExistsError | errors.PreconditionError) or status == 412:
         return Verdict.TAKEN
@@ -293,7 +293,7 @@ def _judge(error: Exception, kind: str, errors: Any) -> Verdict:
 
 
 def _line(error: Exception) -> str:
-    """Take from obstore's message what helps, without queries and users of URLs: one may be signed, one a password."""
+    """Return the helpful part of obstore's message, without URLs' queries and users, which may hold secrets."""
     text = re.sub(r"//[^\s/@]*@", "//…@", str(error))
     line = re.sub(r"\?[^\s\"')]*", "", text.partition("\n")[0].partition(": <")[0])[:300]
     code = re.search(r"<Code>(\w+)</Code>", text)

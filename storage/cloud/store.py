@@ -1,8 +1,8 @@
-"""S3, GCS and Azure (and what speaks their protocols), through obstore.
+"""S3, GCS and Azure (and servers with their protocols), through obstore.
 
 A conditional write is sent once. When no clear answer comes (time-out, 5xx, a cut connection, S3's 409
-ConditionalRequestConflict), the outcome is UNKNOWN and the caller sends *the same* bytes again or looks: a blind
-repetition here could find our own success and call it a loss.
+ConditionalRequestConflict), the outcome is UNKNOWN and the caller sends *the same* bytes again or reads: a blind
+retry here could find our own success and call it a loss.
 
 On S3 the tag of an object is that of its content: two writes of equal bytes have one tag. A caller that
 uses `replace_if_match` as a lock or counter puts something unique into the body.
@@ -31,7 +31,7 @@ from .requests import Failure, Requests, Verdict, connect, next_step
 __all__ = ["CloudStore"]
 
 _READ_AHEAD_BYTES = 1 << 20
-_WHOLE_BYTES = 256 << 10  # so much comes in a tenth of the time that a request waits for its first byte
+_WHOLE_BYTES = 256 << 10  # arrives in a tenth of the time that a request waits for its first byte
 
 
 class CloudStore:
@@ -110,7 +110,7 @@ class CloudStore:
                 upload.close()
 
     def sync(self, folder: str) -> None:
-        """Does nothing: deletions in a cloud store are durable."""
+        """Do nothing: deletions in a cloud store are durable."""
 
     # Reading -----------------------------------------------------------------------------------------------------
 
@@ -164,7 +164,7 @@ class CloudStore:
                 found, _ = self._ask.level(folder)
         except Failure as failure:
             self._refuse(failure, folder, "was not listed")
-        # Again by ourselves: Azurite ignores where to start, and not every store sorts.
+        # Filtered and sorted here as well: Azurite ignores the start, and not every store sorts.
         entries = [Entry(*item) for item in found if item[0][start:] > after]
         if not recursive:
             entries = [entry for entry in entries if "/" not in entry.path[start:]]
@@ -250,7 +250,7 @@ class _Upload:
 
 
 class _Reader(io.RawIOBase):
-    """Ranged reads of one object, which nobody changes. A small one comes whole at the first read."""
+    """Ranged reads of one object, which never changes. A small one comes whole at the first read."""
 
     def __init__(self, store: CloudStore, path: str, size: int) -> None:
         super().__init__()
@@ -290,6 +290,6 @@ class _Reader(io.RawIOBase):
         return len(body)
 
     def readall(self) -> bytes:
-        """The rest by one request; its base class asks for 8 KiB at a time."""
+        """Read the rest by one request; the base class asks for 8 KiB at a time."""
         rest = bytearray(max(self._size - self._at, 0))
         return bytes(rest[: self.readinto(rest)])

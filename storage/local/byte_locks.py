@@ -19,7 +19,7 @@ _FLOCK = struct.Struct("hhqqi4x")
 
 
 def byte_lock(fd: int, command: int, kind: int, start: int, length: int = 1) -> tuple[int, int]:
-    """Carry out an ``F_OFD_...`` command for those bytes; the kind and the first byte of the kernel's answer.
+    """Carry out an ``F_OFD_...`` command for those bytes. Return the kind and the first byte of the kernel's answer.
 
     Raises `OSError`, with an errno of `BUSY` where the lock is another's and the command does not wait.
     """

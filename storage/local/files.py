@@ -20,11 +20,11 @@ from ...errors import InputError, StorageError
 from ..interface import Durable, Outcome, Put
 from ..stream import stream_into
 
-Flush = Callable[[int], None]  # `os.fsync`, or what a test hands in
+Flush = Callable[[int], None]  # `os.fsync`, or a test's function
 
 TEMP_PREFIX = ".lakelatch-tmp-"
 _HASHED_BYTES_MAX = 1 << 20
-_READ_BYTES_MAX = 0x7FFF_F000  # what one call of the kernel reads; Hudi begins another log file at half of that
+_READ_BYTES_MAX = 0x7FFF_F000  # the most that one system call reads; Hudi begins another log file at half of that
 _LOCK_WAIT_S = 30.0
 _DELETE_WAIT_S = 1.0
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # From linux/fcntl.h and linux/fs.h.
@@ -34,7 +34,7 @@ _SPREAD = {".hoodie", ".lakelatch"}
 
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_MORE_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
-_NO_UNNAMED = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL}  # what kernels and file systems without O_TMPFILE answer
+_NO_UNNAMED = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL}  # answers of kernels and file systems without O_TMPFILE
 _NEXT_STEP = {
     errno.ENOSPC: "Make room on the disk and run it again",
     errno.EDQUOT: "Make room in the quota and run it again",
@@ -46,7 +46,7 @@ _NEXT_STEP = {
     errno.ENFILE: "All processes of this host together have as many files open as they may: raise fs.file-max, or end some",
     errno.ENOMEM: "Free some memory and run it again",
 }
-# What the kernel answers about what is no file; a folder on the way may be missing as well.
+# The kernel's answers for a path that is not a file; a folder on the way may be missing as well.
 _MAYBE_NO_FILE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV}
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -126,7 +126,7 @@ class NewFile:
 
     @contextmanager
     def naming(self, durable: Durable) -> Iterator[int]:
-        """Yield what `done` flushes the new name by; -1 where that is not wanted.
+        """Yield the descriptor by which `done` flushes the new name; -1 where that is not wanted.
 
         The folder is opened before the name is made. The kernel reports a failed flush only to processes that
         had the folder open then, and another process's failed flush may have lost our name.
@@ -146,7 +146,7 @@ class NewFile:
             os.close(fd)
 
     def replace(self) -> None:
-        """Put the file at its path whatever stands there; the caller holds the folder's lock."""
+        """Put the file at its path, replacing any object there. The caller holds the folder's lock."""
         try:
             os.rename(self.temp, self.full)
         except OSError as error:
@@ -154,7 +154,7 @@ class NewFile:
         self.temp = ""
 
     def take_place(self) -> bool:
-        """Put the file in the place of the object that stands at its path; False when that was deleted meanwhile."""
+        """Replace the object at the path. Return False when that was deleted meanwhile."""
         try:
             if not _exchange(self.temp, self.full):
                 self.replace()  # no such call here: an object that was deleted in this moment comes back
@@ -165,7 +165,7 @@ class NewFile:
         return True
 
     def done(self, folder: int) -> Put:
-        """Flush the new name by what `naming` gave and give the answer."""
+        """Flush the new name by the descriptor of `naming`, and return the answer."""
         if folder >= 0:
             try:
                 if os.path.samestat(os.fstat(folder), os.stat(folder_of(self.full))):
@@ -181,7 +181,7 @@ class NewFile:
 
     def close(self) -> None:
         if self._stream is not None:
-            with suppress(OSError, StorageError):  # bytes that nobody published and the disk would not take
+            with suppress(OSError, StorageError):  # unpublished bytes that the disk did not take
                 self._stream.close()
         os.close(self._fd)
 
@@ -194,7 +194,7 @@ class NewFile:
     def _link_unnamed(self, durable: Durable) -> None:
         """Give the file its name.
 
-        Without src_dir_fd CPython calls link(), which does not follow it; it says nothing else.
+        ``src_dir_fd`` is needed: without it CPython calls link(), which does not follow the link in /proc.
         """
         try:
             os.link(f"/proc/self/fd/{self._fd}", self.full, src_dir_fd=self._fd, follow_symlinks=True)
@@ -224,7 +224,7 @@ class NewFile:
 
 @contextmanager
 def unnamed(full: str, temp_folder: Callable[[str], str], durable: Durable, flush: Flush) -> Iterator[NewFile]:
-    """Yield a file without a name, to be published as ``full``; one with a hidden name where there is no such thing."""
+    """Yield a file without a name, to be published as ``full``; a file with a hidden name where the system has no O_TMPFILE."""
     try:
         fd = _open_unnamed(folder_of(full), flush if durable else None)
     except OSError as error:
@@ -288,7 +288,7 @@ def create_empty(full: str, durable: Durable, flush: Flush) -> Put:
 
 
 def _open_unnamed(folder: str, flush: Flush | None) -> int:
-    """Open a file without a name in the folder, which is made if needed; -1 where the file system has no such thing."""
+    """Open a file without a name in the folder, which is made if needed; -1 where the file system does not support it."""
     if not hasattr(os, "O_TMPFILE"):
         return -1
     while True:
@@ -303,17 +303,17 @@ def _open_unnamed(folder: str, flush: Flush | None) -> int:
 
 
 def folder_of(full: str) -> str:
-    """The folder that it lies in: of a path in one spelling, at a quarter of the cost of `os.path.dirname`."""
+    """Return the folder of a path in canonical spelling, at a quarter of the cost of `os.path.dirname`."""
     return full.rpartition("/")[0]
 
 
 def open_file(full: str, flags: int = os.O_RDONLY) -> tuple[int, os.stat_result] | None:
-    """Open the file at the path, to read or with those flags, and say what it is; None when nothing stands there.
+    """Open the file at the path, to read or with those flags, and return its stat too; None when the path is free.
 
-    Never waits, as the plain call does for the other end of a named pipe. `OSError` is as of `os.open`.
+    Never waits, as the plain call does for the other end of a named pipe. Raises `OSError` as `os.open` does.
 
     Raises:
-        StorageError: something else than a file stands there.
+        StorageError: the path is not a file.
     """
     what = "was not read" if flags == os.O_RDONLY else "was not written"
     try:
@@ -335,7 +335,7 @@ def open_file(full: str, flags: int = os.O_RDONLY) -> tuple[int, os.stat_result]
 
 
 def other_kind(full: str) -> str:
-    """Name in words what stands at the path if that is no file, not by a link either; "" for a file, and for nothing."""
+    """Return in words the kind of a path that is not a file or a link to one; "" for a file or a free path."""
     try:
         found = os.lstat(full)
         if stat.S_ISLNK(found.st_mode):
@@ -348,7 +348,7 @@ def other_kind(full: str) -> str:
 
 
 def refuse_other_kinds(full: str, what: str) -> None:
-    """Raise `StorageError` when something else than a file stands at the path."""
+    """Raise `StorageError` when the path exists and is not a file."""
     if kind := other_kind(full):
         _refuse_kind(kind, full, what)
 
@@ -367,7 +367,7 @@ def read(fd: int, found: os.stat_result, full: str) -> bytes:
     Few system calls for a small file: every commit reads the log entries of all other writers.
     """
     body = b"" if found.st_size > _READ_BYTES_MAX else os.pread(fd, found.st_size + 1, 0)
-    if len(body) != found.st_size:  # it grows, or is one of those that the kernel makes up
+    if len(body) != found.st_size:  # it grows, or the kernel generates its content, as in /proc
         pieces, size = [body], len(body)
         while size <= _READ_BYTES_MAX and (more := os.pread(fd, 1 << 20, size)):
             pieces.append(more)
@@ -383,11 +383,11 @@ def read(fd: int, found: os.stat_result, full: str) -> bytes:
 
 
 def tag_of(found: os.stat_result, body: bytes | None) -> str:
-    """Name this version of the file; the name changes with every write.
+    """Return the name of this version of the file, which changes with every write.
 
-    Ours: another inode, or at least another time (`stamp`). Others' (JVM Hudi, an editor) may overwrite in place,
+    Our writes: another inode, or at least another time (`stamp`). Others (JVM Hudi, an editor) may overwrite in place,
     within one tick of the kernel's clock and at the same size: therefore the content as well. Large objects are
-    data files, which nobody overwrites.
+    data files, which are never overwritten.
     """
     small = body is not None and len(body) <= _HASHED_BYTES_MAX
     content = hashlib.blake2b(body or b"", digest_size=8).hexdigest() if small else ""
@@ -431,9 +431,9 @@ def make_folder(folder: str, flush: Flush | None) -> None:
 def _spread(folder: str) -> None:
     """Ask ext4 to put the folder's sub-folders into different block groups (``chattr +T``); others ignore it.
 
-    ext4 does not use an inode again for a minute after its deletion, and looks at every such inode of the group when it
-    makes a file there. Markers and heartbeats come and go with every commit, so they had better not lie beside the log
-    and the timeline.
+    ext4 does not use an inode again for a minute after its deletion, and scans every such inode of the group when it
+    creates a file there. Markers and heartbeats come and go with every commit, so they should not share a group with the
+    log and the timeline.
     """
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -458,11 +458,11 @@ def sync_folder(folder: str, flush: Flush) -> None:
 
 @contextmanager
 def exclusive(folder: str, *, required: bool, make: bool = False) -> Iterator[None]:
-    """Hold the folder's own flock, so that nothing is replaced or deleted between another's look and its rename.
+    """Hold the folder's own flock, so that no object is replaced or deleted between another's read and its rename.
 
     The folder itself is locked and not a file in it: such a file would be one more thing for readers to meet, and
     could be deleted under its holder. The kernel frees the lock of a process that died. Where folders cannot be
-    locked (NFS), conditional replacement is refused, and puts and deletes, which need not exclude it then, go on.
+    locked (NFS), conditional replacement is refused; puts and deletes, which need not exclude it then, continue.
     """
     fd = _open_locked(folder, fcntl.LOCK_EX, required, make)
     try:
@@ -473,11 +473,11 @@ def exclusive(folder: str, *, required: bool, make: bool = False) -> Iterator[No
 
 @contextmanager
 def alone(full: str, *, required: bool, make: bool = False) -> Iterator[None]:
-    """Hold the flock of one object, so that it is not replaced or deleted between another's look and its rename.
+    """Hold the flock of one object, so that it is not replaced or deleted between another's read and its rename.
 
     A suspended holder blocks this object only. All holders share the folder's flock, which keeps
-    out `exclusive`, as earlier versions use it for everything. A delete (not ``required``) goes on after a second:
-    `NewFile.take_place` brings nothing back that was deleted.
+    out `exclusive`, as earlier versions use it for everything. A delete (not ``required``) continues after a second:
+    `NewFile.take_place` never brings a deleted object back.
     """
     folder = _open_locked(folder_of(full), fcntl.LOCK_SH, required, make)
     try:
@@ -492,7 +492,7 @@ def alone(full: str, *, required: bool, make: bool = False) -> Iterator[None]:
 
 
 def _open_own(full: str, required: bool) -> int:
-    """The object, locked; -1 when there is none that could be."""
+    """Return the object, locked; -1 when there is none that could be."""
     while True:
         try:
             fd = os.open(full, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -503,7 +503,7 @@ def _open_own(full: str, required: bool) -> int:
         try:
             _flock(fd, full, fcntl.LOCK_EX, _LOCK_WAIT_S if required else _DELETE_WAIT_S)
             if os.path.samestat(os.fstat(fd), os.stat(full, follow_symlinks=False)):
-                return fd  # and not one that was replaced while we waited
+                return fd  # locked, and not replaced while we waited
         except FileNotFoundError:
             pass
         except (OSError, StorageError):
@@ -551,7 +551,7 @@ def _open_locked(folder: str, how: int, required: bool, make: bool) -> int:
 
 
 def _flock(fd: int, full: str, how: int, wait_s: float) -> None:
-    """Take the lock, waiting in ever longer steps: a holder needs microseconds, unless it was suspended."""
+    """Take the lock, polling in ever longer steps: a holder needs microseconds, unless it was suspended."""
     give_up = time.monotonic() + wait_s
     pause_s = 0.0002
     while True:
@@ -576,7 +576,7 @@ def _renameat2() -> Callable[..., int] | None:
 
 
 def _exchange(one: str, other: str) -> bool:
-    """Give each the other's name at once; False where this system or file system cannot."""
+    """Swap two names at once. Return False where this system or file system cannot."""
     call = _renameat2()
     if call is None:
         return False
@@ -589,7 +589,7 @@ def _exchange(one: str, other: str) -> bool:
 
 
 def refuse(error: OSError, full: str, what: str) -> NoReturn:
-    """Raise what the store's caller is to see, with the next step."""
+    """Raise the error for the store's caller, with the next step."""
     if error.errno == errno.ENAMETOOLONG:
         if what != "was not written":
             raise StorageError(
@@ -605,14 +605,14 @@ def refuse(error: OSError, full: str, what: str) -> NoReturn:
 
 
 def next_step(error: OSError, full: str) -> str:
-    """What is missing, and what a person can do about it; "" where that is not known. ``full`` is a path in question."""
+    """Return the missing thing and the next step for a person; "" where they are not known. ``full`` is a path in question."""
     if error.errno == errno.ENOSPC and _no_inodes(folder_of(full)):
         return "The file system has room, but no free inodes (df -i): delete files that nobody needs, and run it again"
     return _NEXT_STEP.get(error.errno or 0, "")
 
 
 def _no_inodes(folder: str) -> bool:
-    """Whether it is the number of files that is used up; not every file system has such a limit."""
+    """Return whether the file system is out of inodes; not every file system has a limit."""
     try:
         found = os.statvfs(folder)
     except OSError:

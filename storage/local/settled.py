@@ -1,4 +1,4 @@
-"""Writes and flushes bytes before the name of their file is known.
+"""Write and flush bytes before the name of their file is known.
 
 A lock holder that flushes makes all others wait for the disk. An object's content is often known
 before its name. Then it is written and flushed first, and under the lock it only needs a link.
@@ -14,14 +14,14 @@ from .files import NewFile
 
 
 class Settled(bytes):
-    """Bytes that a new file holds already, on disk, for the first who takes it."""
+    """Bytes that a new file holds already, on disk, for the first put that takes it."""
 
     def __init__(self, _: bytes) -> None:
         self._files: list[tuple[NewFile, ExitStack]] = []
 
     @contextmanager
     def taken(self) -> Iterator[NewFile | None]:
-        """Yield the file, closed afterwards; None when there is none any more."""
+        """Yield the file, closed afterwards; None when it has been taken."""
         try:
             file, closing = self._files.pop()  # in one step: a number of an open file must not be used by two
         except IndexError:
@@ -35,7 +35,7 @@ class Settled(bytes):
 def settled(body: bytes, new: AbstractContextManager[NewFile]) -> Iterator[Settled]:
     """Yield the bytes, written into the new file and flushed.
 
-    If that fails, it is for the put to say so.
+    A failure here is not raised: the put writes the bytes itself and reports its own.
     """
     found = Settled(body)
     del body  # that of a large commit is not kept twice

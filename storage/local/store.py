@@ -5,10 +5,10 @@ name by `link`: the one call that fails when the name is taken. Replacing goes b
 
     t=0  A links 0007 (its bytes are on disk already)        t=1  B finds 0007 taken: LOST
     t=2  A flushes the folder; a power cut before this may forget the name, after this nothing does
-    t=3  B appends 0008 and flushes the same folder, which makes 0007 durable as well, whatever became of A
+    t=3  B appends 0008 and flushes the same folder, which makes 0007 durable as well, even if A is dead
 
 A flush that fails is not repaired by another one: the kernel may have dropped what it could not write, and then has nothing
-left to flush (fsync(2); since Linux 4.13 every descriptor that was open is told once). So the put's answer is UNKNOWN, and
+left to flush (fsync(2); since Linux 4.13 every open descriptor gets the error once). So the put's answer is UNKNOWN, and
 only `secure`, which writes the object again, makes it DONE.
 """
 
@@ -138,7 +138,7 @@ class LocalStore:
         full = self._full(path)
         self._refuse_links(path)
         try:
-            # Nobody replaces a marker that is an object of its own.
+            # A marker that is an object of its own is never replaced, so its deletion needs no lock.
             direct = path.startswith(_MARKERS) and ".marker." in path
             with nullcontext() if direct else alone(full, required=False):
                 os.unlink(full)
@@ -213,7 +213,7 @@ class LocalStore:
                         if isinstance(error, FileNotFoundError):
                             continue  # gone since the folder was read
                         refuse(error, item.path, "was not listed")
-                    info = item.stat(follow_symlinks=False)  # leads nowhere: who wants to read it is told
+                    info = item.stat(follow_symlinks=False)  # a dangling link: a read of it reports that
                 found.append(Entry(path, info.st_size, info.st_mtime))
         return sorted(found, key=attrgetter("path"))
 
@@ -227,7 +227,7 @@ class LocalStore:
         folder = check_path(folder, folder=True)
         full = self._full(folder, folder=True)
         try:
-            names = os.listdir(full)  # most often nothing is left of it: every commit asks for newer epochs of the log
+            names = os.listdir(full)  # usually missing or empty: every commit asks for newer epochs of the log
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
@@ -236,7 +236,7 @@ class LocalStore:
         return [n for n in wanted if os.path.isdir(f"{full}/{n}") and self._holds(_join(folder, n))]
 
     def empty_folders(self) -> builtins.list[str]:
-        """Paths of the folders that hold no file at any depth; object stores have none, so `Store` has no such call."""
+        """Return the folders that hold no file at any depth; object stores have none, so `Store` has no such call."""
         seen, holding, waiting = builtins.list[str](), set[str](), [""]
         while waiting:
             seen.append(folder := waiting.pop())
@@ -249,7 +249,7 @@ class LocalStore:
         return sorted(each for each in seen if each and each not in holding)
 
     def no_files(self) -> builtins.list[tuple[str, str]]:
-        """Path and kind, in words, of everything that is no file, folders too; object stores have none of it."""
+        """Return path and kind, in words, of everything that is not a file, folders too; object stores have none of it."""
         found, waiting = builtins.list[tuple[str, str]](), [""]
         while waiting:
             folder = waiting.pop()
@@ -293,7 +293,7 @@ class LocalStore:
             refuse(error, full, "was not listed")
 
     def _walk(self, folder: str, *, recursive: bool, hidden: bool = True) -> Iterator[tuple[str, os.DirEntry[str]]]:
-        """Every file as (path, item), in no order."""
+        """Yield every file as (path, item), in no order."""
         waiting = [folder]
         while waiting:
             folder = waiting.pop()
@@ -398,7 +398,7 @@ def _open_to_read(full: str) -> tuple[int, os.stat_result] | None:
     except NotADirectoryError:
         return None
     except StorageError:
-        if os.path.isdir(full):  # of which an object store knows nothing either
+        if os.path.isdir(full):  # a folder is no object: an object store would find nothing there either
             return None
         raise
     except OSError as error:
@@ -409,13 +409,13 @@ def _is_folder(item: os.DirEntry[str], *, follow: bool) -> bool:
     try:
         return item.is_dir(follow_symlinks=follow)
     except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):  # a link that leads to itself, or is none of a path
+        if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):  # a link to itself, or a name that cannot be a path
             return False
         refuse(error, item.path, "was not listed")
 
 
 def _is(fd: int, full: str) -> bool:
-    """Whether the open file is the one at that path."""
+    """Return whether the open file is the one at that path."""
     try:
         return os.path.samestat(os.fstat(fd), os.stat(full))
     except FileNotFoundError:

@@ -1,16 +1,16 @@
-"""Makes a writer wait briefly while another one puts the same object, instead of a wasted flush.
+"""Make a writer wait briefly while another one puts the same object, instead of a wasted flush.
 
 The link provides exclusion; this only saves work. Among sixteen writers every second one met
 another at the log slot that it wanted, and a wasted flush delays the lock holder as much as a
 useful one.
 
     t=0  A takes the turn of slot 7 and flushes its entry        t=1  B wants slot 7 too, and waits
-    t=2  A links it and gives the turn back                      t=3  B finds the name taken: LOST, for a few microseconds
+    t=2  A links it and ends its turn                            t=3  B finds the name taken: LOST, for a few microseconds
 
-Whoever waits looks again after pauses that grow. With even ones of 0.2 ms sixty writers that begin at the same moment, as
-after commits that landed together, kept two cores busy with looking.
+A waiter polls with growing pauses. With even ones of 0.2 ms, sixty writers that began at the same moment, as after
+simultaneous commits, kept two cores busy with polling.
 
-A turn is a lock on one byte of a file that is there for nothing else, at the number that the name hashes to. Not the lock
+A turn is a lock on one byte of a file that exists for nothing else, at the number that the name hashes to. Not the lock
 on the folder (`files.exclusive`): a suspended writer would keep all others from deleting anything there.
 """
 
@@ -34,7 +34,7 @@ _WAIT_S, _PAUSE_S, _PAUSE_S_MAX = 0.02, 0.0002, 0.004
 def turn(file: str, name: str) -> Iterator[None]:
     """Wait at most 20 ms for the turn of that name, then hold it for the block.
 
-    ``file`` is made if its folder is there; without that, and where bytes cannot be locked, nobody waits.
+    ``file`` is made if its folder exists; otherwise, and where bytes cannot be locked, no one waits.
     """
     try:
         opened = open_file(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW) if OFD else None
@@ -51,7 +51,7 @@ def turn(file: str, name: str) -> Iterator[None]:
 
 
 def _wait(fd: int, byte: int) -> None:
-    """Until the byte is locked, or the time is over."""
+    """Wait until the byte is locked, or the time is over."""
     give_up, pause_s = time.monotonic() + _WAIT_S, _PAUSE_S
     while True:
         try:
@@ -59,6 +59,6 @@ def _wait(fd: int, byte: int) -> None:
             return
         except OSError as e:
             if e.errno not in BUSY or time.monotonic() >= give_up:
-                return  # nobody takes turns here, or it takes too long: the link decides as ever
-        time.sleep(pause_s)  # in the kernel the wait would have no limit, and who has the turn may be suspended
+                return  # bytes cannot be locked here, or it takes too long: the link decides as ever
+        time.sleep(pause_s)  # in the kernel the wait would have no limit, and the turn's holder may be suspended
         pause_s = min(2 * pause_s, _PAUSE_S_MAX)

@@ -1,6 +1,6 @@
 """The command line: ``lakelatch``.
 
-What each command prints with ``--json`` is told in its own module.
+Each module documents the ``--json`` output of its command.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ def main() -> None:
     """Run the command line of this process."""
     from .standard_streams import OutputLostError, flush, give_up, secure
 
+    # This order: a file opened before `secure` could get the number of a closed stream, and an import before
+    # `arrives` could swallow Ctrl-C.
     secure()
     from .interrupt import arrives
 
@@ -24,13 +26,14 @@ def main() -> None:
         try:
             app(args=reordered(sys.argv[1:]), prog_name="lakelatch")
         finally:
+            # Inside the outer try: output that is lost only at this flush has to set the exit code, too.
             flush()
     except OutputLostError as e:
         sys.exit(give_up(e))
 
 
 def reordered(arguments: list[str]) -> list[str]:
-    """The arguments with the general options first, so that they may stand anywhere before a ``--``."""
+    """Return the arguments with the general options first, so that they may stand anywhere before a ``--``."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     general = [each for each in arguments[:end] if each in _ANYWHERE]
     return [*general, *(each for each in arguments[:end] if each not in _ANYWHERE), *arguments[end:]]

@@ -1,4 +1,4 @@
-"""``python -m lakelatch.cli``."""
+"""Run ``python -m lakelatch.cli``."""
 
 from . import main
 

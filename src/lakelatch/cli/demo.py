@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def run(argv: Sequence[str] | None = None) -> int:
-    """Run the demonstration; 0 when everything is as it must be, 1 when not, 2 when it cannot run here."""
+    """Run the demonstration. Return 0 when the result is right, 1 when not, 2 when it cannot run here."""
     parser = argparse.ArgumentParser(prog="lakelatch demo", description=__doc__)
     parser.add_argument("--writers", type=int, default=5, help="writer processes at once, 5 to 32 (default 5)")
     parser.add_argument("--rows", type=int, default=0, help="flights to start from (default: all 336,776)")
@@ -39,6 +39,7 @@ def _run(console: Console, folder: Path, *, writers: int, rows: int, seed: int) 
     from ..demo.cluster import java_or_refuse
     from ..demo.stage import Place
 
+    # Refused before the folder is made: a run without Java leaves nothing behind.
     java_or_refuse()
     folder.mkdir(parents=True, exist_ok=True)
     path = folder.resolve() / "flights"
@@ -46,7 +47,7 @@ def _run(console: Console, folder: Path, *, writers: int, rows: int, seed: int) 
 
 
 def act(console: Console, folder: Path, told: Story, place: Place) -> int:
-    """Let the story happen at a place, show it, and judge the table; 0 when it is what it must be, 1 when not."""
+    """Run the story at a place, show it, and judge the table. Return 0 when the table is right, 1 when not."""
     from ..demo import stage, verdict
     from ..demo.show import Screen
     from ..occ.table import open as open_table

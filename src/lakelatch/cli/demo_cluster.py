@@ -17,7 +17,7 @@ _TIMEOUT_S = 5.0  # of heartbeats: a dozen JVMs may share two cores
 
 
 def run(argv: Sequence[str] | None = None) -> int:
-    """Run the demonstration; 0 when everything is as it must be, 1 when not, 2 when it cannot run here."""
+    """Run the demonstration. Return 0 when the result is right, 1 when not, 2 when it cannot run here."""
     parser = argparse.ArgumentParser(prog="make demo-cluster", description=__doc__)
     parser.add_argument("--writers", type=int, default=7, help="writer processes at once, 5 to 32 (default 7)")
     parser.add_argument("--rows", type=int, default=0, help="flights to start from (default: all 336,776)")
@@ -47,7 +47,7 @@ def _run(console: Console, folder: Path, options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         url, storage, objects = stack.enter_context(cluster.s3_server(servers))
         lock = stack.enter_context(cluster.redis_server(servers))
-        # Each Spark writer has one executor of one core, on either host: also the one that takes the place of the dead one.
+        # Each Spark writer has one executor of one core, on either host; so has the one that replaces the dead writer.
         cores = sum(task.spark for task in told.tasks)
         spark = stack.enter_context(cluster.spark_cluster(servers, cores=cores))
         place = Place(

@@ -13,7 +13,7 @@ from .performance import add_keep, perform
 
 
 def run(argv: Sequence[str] | None = None) -> int:
-    """Run the demonstration; 0 when everything is as it must be, 1 when not, 2 when it cannot run here."""
+    """Run the demonstration. Return 0 when the result is right, 1 when not, 2 when it cannot run here."""
     parser = argparse.ArgumentParser(prog="make demo-streams", description=__doc__)
     parser.add_argument("--rows", type=int, default=50_000, help="flights (default 50,000; 0: all 336,776)")
     parser.add_argument("--seed", type=int, default=0, help="chooses which events are late or come twice (default 0)")

@@ -1,7 +1,8 @@
-"""Ctrl-C at the command line arrives, wherever the program is.
+"""Make Ctrl-C at the command line arrive, wherever the program is.
 
-Python raises `KeyboardInterrupt` where the main thread happens to be. In a destructor or the callback of a weak reference it
-is printed and thrown away; in an import it may be taken for a missing module by who tries the import. There it waits.
+Python raises `KeyboardInterrupt` at the main thread's current instruction. In a destructor or the callback of a weak
+reference it is printed and dropped; in an import, code that tries the import may take it for a missing module. There it
+waits.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _PAUSE_S = 0.02
 def arrives() -> None:
     """Let Ctrl-C end this process's command; called once, in the main thread.
 
-    Who has set a handler already keeps it, and so does a parent that has SIGINT ignored.
+    A handler that is already set stays, and so does SIGINT ignored by a parent.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         interrupt = _Interrupt()
@@ -36,7 +37,8 @@ class _Interrupt:
         self._is_ours = False
 
     def asked(self, number: int, frame: FrameType | None) -> None:
-        """The handler of SIGINT."""
+        """Handle SIGINT."""
+        # A signal from `_again` is the old request; only a second Ctrl-C of the user must not wait.
         first, self._is_ours = self._is_ours or self._since is None, False
         if self._since is None:
             self._since = time.monotonic()
@@ -47,13 +49,14 @@ class _Interrupt:
             signal.default_int_handler(number, frame)
 
     def thrown_away(self, told: Any) -> None:
-        """The hook for errors that nobody can catch."""
+        """Handle an error that no code can catch; called as Python's hook."""
         if issubclass(told.exc_type, KeyboardInterrupt):
             self._later()
         else:
             sys.__unraisablehook__(told)
 
     def _later(self) -> None:
+        # From another thread: the main thread leaves the destructor or import only after this handler has returned.
         again = threading.Timer(_PAUSE_S, self._again)
         again.daemon = True
         again.start()

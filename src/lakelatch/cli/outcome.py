@@ -1,9 +1,9 @@
-"""How a command ends: errors as sentences, exit codes, logging.
+"""The end of a command: errors as sentences, exit codes, logging.
 
 With ``--json`` an error is one line of JSON on stdout besides the sentence on stderr: ``error`` with ``type`` (of
 `lakelatch.errors`, or ``Usage``, ``Aborted``, ``Interrupted``, ``Fault``), ``message``, ``landed`` (true, false, or null
 when unknown), ``retryable``, ``exit_code``, ``docs`` (the page about its class, null where there is none) and ``facts``:
-what the message names, by name.
+the facts in the message, by name.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ def set_up(*, debug: bool, verbose: bool) -> None:
     level = logging.DEBUG if debug else logging.INFO if verbose else logging.WARNING
     logger = logging.getLogger("lakelatch")
     logger.setLevel(level)
+    # Once per process: tests run many commands in one, and a second handler would print every record twice.
     if not logger.handlers:
         logger.addHandler(_Stderr())
 
 
 class _Stderr(logging.Handler):
-    """Logs to the current `sys.stderr`, which tests replace. Of a fault, and with ``--debug``, with its traceback."""
+    """A handler that logs to the current `sys.stderr`, which tests replace. Faults and ``--debug`` include the traceback."""
 
     def emit(self, record: logging.LogRecord) -> None:
         prefix = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
@@ -66,6 +67,7 @@ def plainly(command: Callable[P, R]) -> Callable[P, R]:
 
         try:
             return command(*args, **kwargs)
+        # Handled further out: the first two by typer, the third by `main`.
         except (typer.Exit, typer.BadParameter, OutputLostError):
             raise
         except typer.Abort:
@@ -99,9 +101,9 @@ _SAID = re.compile(
 
 
 def in_options(words: str, command: Callable[..., Any]) -> str:
-    """The words of an error in which arguments of Python, as ``exist_ok=True``, are options of a command: ``--exist-ok``.
+    """Return an error's text with arguments of Python, as ``exist_ok=True``, spelled as options of a command: ``--exist-ok``.
 
-    Names without a value are taken for arguments where they are no English words: those with an underscore.
+    A name without a value counts as an argument only if it is not an English word: if it has an underscore.
     """
     known = _options(command)
 
@@ -128,7 +130,7 @@ def in_options(words: str, command: Callable[..., Any]) -> str:
 
 
 def _options(command: Callable[..., Any]) -> dict[str, str]:
-    """The options of a command, by the name of its argument."""
+    """Return the options of a command, by the name of its argument."""
     found = {}
     for name, hint in get_type_hints(command, include_extras=True).items():
         for each in getattr(hint, "__metadata__", ()):
@@ -139,7 +141,7 @@ def _options(command: Callable[..., Any]) -> dict[str, str]:
 
 
 def _from_outside(error: Exception) -> str:
-    """What is to blame outside of this program, and what helps; "" where nothing is."""
+    """Return the cause outside this program and its remedy; "" where there is none."""
     if isinstance(error, UnicodeEncodeError):  # of bytes in an argument, which came as far as where only UTF-8 goes
         part = error.object[error.start : error.end]
         return f"{part!r} in an argument is no UTF-8 text; write it in UTF-8, or name a file without it"
@@ -153,6 +155,7 @@ def _from_outside(error: Exception) -> str:
 
 def print_error(kind: str, message: str, code: int, error: LakeLatchError | None = None) -> None:
     """Print the error as one line of JSON, so that it can follow other lines of output."""
+    # A bug may strike after the commit, so the outcome of a fault is unknown.
     landed, retryable = (error.landed, error.retryable) if error else (None if kind == "Fault" else False, False)
     told = {
         "type": kind,
@@ -167,7 +170,7 @@ def print_error(kind: str, message: str, code: int, error: LakeLatchError | None
 
 
 class Commands(TyperGroup):
-    """The commands, with an argument that cannot be understood as JSON too where JSON was asked for."""
+    """The command group. With ``--json`` it also prints usage errors as JSON."""
 
     def main(self, args: Any = None, prog_name: str | None = None, **more: Any) -> Any:  # type: ignore[override]
         """Run a command. `TyperGroup.main` alone would print errors as text only."""
@@ -175,6 +178,7 @@ class Commands(TyperGroup):
         if "--json" not in given or not more.get("standalone_mode", True):
             return super().main(given, prog_name, **more)
         try:
+            # In standalone mode click prints usage errors itself and exits; without it they are raised here.
             code = super().main(given, prog_name, **more | {"standalone_mode": False})
         except Exception as e:
             if not hasattr(e, "format_message"):  # of click, or of typer's copy of it
@@ -195,7 +199,7 @@ def _tell(error: BaseException, words: str, *more: str) -> None:
         _print_traceback(error)
     else:
         notes = list(getattr(error, "__notes__", ()))
-        # An error has its link from the first, and learns the rest on its way here.
+        # The first note is the link, set when the error was made. Later notes come before it: the link ends the output.
         for line in (f"lakelatch: {words}", *more, *notes[1:], *notes[:1]):
             # Further lines, such as a condition with its place marked, are indented: none passes for a message of ours.
             typer.echo(visible(line, lines=True).replace("\n", "\n  "), err=True)

@@ -21,7 +21,7 @@ _WIDTH_MIN = 40
 
 
 def width() -> int:
-    """Columns to use: the terminal's; in a pipe nothing is cut or wrapped, since programs read it."""
+    """Return the columns to use: the terminal's; in a pipe nothing is cut or wrapped, since programs read it."""
     if sys.stdout.isatty():
         return max(shutil.get_terminal_size().columns, _WIDTH_MIN)
     return _PIPE_WIDTH
@@ -40,7 +40,7 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
 def print_table(
     headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = (), fold: Sequence[str] = ()
 ) -> None:
-    """Rows under headers.
+    """Print rows under headers.
 
     Args:
         headers: one for each column.
@@ -59,10 +59,12 @@ def print_table(
             header, justify="right" if header in right else "left", no_wrap=header not in fold, overflow="fold"
         )
     for row in rows:
+        # As `Text`: brackets in a plain str would be read as rich's markup.
         table.add_row(*(Text(visible(cell)) for cell in row))
     with console.capture() as capture:
         console.print(table)
     for line in capture.get().splitlines():
+        # rich pads each line with blanks to the width of the table.
         typer.echo(line.rstrip())
 
 
@@ -81,7 +83,7 @@ def print_pairs(pairs: Sequence[tuple[str, str]]) -> None:
 
 
 def wrapped(text: str, *, indent: int = 0) -> str:
-    """The text at the width of the terminal."""
+    """Return the text wrapped to the width of the terminal."""
     import textwrap
 
     pad = " " * indent
@@ -90,13 +92,14 @@ def wrapped(text: str, *, indent: int = 0) -> str:
         width(),
         initial_indent=pad,
         subsequent_indent=pad,
+        # A path, URL or option that is broken in two cannot be copied.
         break_on_hyphens=False,
         break_long_words=False,
     )
 
 
 def bytes_text(size: int) -> str:
-    """9.6 kB, 1.2 GB."""
+    """Return a size as 9.6 kB or 1.2 GB."""
     value = float(size)
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if value < 1000 or unit == "TB":
@@ -106,7 +109,7 @@ def bytes_text(size: int) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """35 ms, 4.2 s, 3 min, 2.5 h, 4 days."""
+    """Return a duration as 35 ms, 4.2 s, 3 min, 2.5 h or 4 days."""
     if seconds < 1:
         return f"{max(seconds, 0) * 1000:.0f} ms"
     if seconds < 90:
@@ -117,12 +120,12 @@ def duration_text(seconds: float) -> str:
 
 
 def count_text(number: int, noun: str) -> str:
-    """1 file, 3 files, 2 data files."""
+    """Return a number with its noun: 1 file, 3 files, 2 data files."""
     return f"{number:,} {noun}" if number == 1 or noun.endswith("s") else f"{number:,} {noun}s"
 
 
 class Bar:
-    """One line on stderr that tells how far a call has come, as its ``progress``; nothing where stderr is no terminal."""
+    """One line on stderr that shows a call's progress, as its ``progress``; nothing where stderr is no terminal."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -153,7 +156,7 @@ class Bar:
 
 
 class Waiting:
-    """One line on stderr that is replaced while something goes on; nothing where stderr is no terminal."""
+    """One line on stderr that is replaced while a call runs; nothing where stderr is no terminal."""
 
     def __init__(self, first: str) -> None:
         from rich.console import Console

@@ -1,4 +1,4 @@
-"""How the demonstrations are run from the command line: options, a folder, and what ends them."""
+"""Run the demonstrations from the command line: their options, folder and exit codes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ..errors import LakeLatchError
 
 
 def add_keep(parser: argparse.ArgumentParser) -> None:
-    """The option of both that names a folder."""
+    """Add the option that names a folder."""
     parser.add_argument("--keep", metavar="FOLDER", type=Path, help="keep the table and the writers' logs there")
 
 
 def perform(parser: argparse.ArgumentParser, options: argparse.Namespace, play: Callable[[Console, Path], int]) -> int:
-    """Play it in a folder; what ``play`` returns, 2 when it cannot run here, 130 when somebody stops it."""
+    """Run ``play`` in a folder. Return its exit code, 2 when it cannot run here, 130 when it is interrupted."""
     if options.rows and options.rows < 1000:
         parser.error("--rows must be at least 1000, so that everybody finds rows")
     if options.keep and options.keep.exists() and any(options.keep.iterdir()):

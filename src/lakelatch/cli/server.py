@@ -42,6 +42,7 @@ def server(
         watched = {}
         for name, url in room.named(tables).items():
             table = lakelatch.open(url)
+            # Before `Watched`, which may refuse the table.
             stack.callback(table.close)
             try:
                 watched[name] = room.Watched(name, table)
@@ -52,6 +53,8 @@ def server(
 
         def listening(url: str) -> None:
             if json:
+                # A token from a file is the user's secret and is never printed; a generated one can be learnt only
+                # here.
                 print_json({"tables": [*watched], "url": url, "token": None if token_file else access.token})
                 return
             say(f"serving {', '.join(watched)} at {url}")

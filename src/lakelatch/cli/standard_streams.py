@@ -1,8 +1,8 @@
 """Standard output and standard error of this process, also where they are closed or full.
 
-Python has None for a closed one, and gives its number to the next file that is opened: to a data file, into which a child
-process would then print. What cannot be written to stdout ends the command, since nobody would see that something is missing;
-stderr is for people, and what it does not take changes nothing.
+Python has None for a closed one, and gives its number to the next file that is opened: to a data file, into which a
+child process would then print. A failed write to stdout ends the command, since missing output would go unnoticed;
+stderr is for people, and a failed write there changes nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ OUTPUT_LOST, NOBODY_READS = 74, 141  # as in sysexits.h; 128 + SIGPIPE
 
 
 class OutputLostError(Exception):
-    """Stdout took nothing more. No `OSError`, for which some would look elsewhere."""
+    """Stdout took no more output. Not an `OSError`, which other code might take for an error of its own files."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(error.strerror or str(error))
@@ -36,11 +36,12 @@ class _Stderr(io.FileIO):
         try:
             return super().write(body)  # type: ignore[arg-type]
         except OSError:
+            # Reported as written, or the buffer would keep the text and fail again at every later write.
             return memoryview(body).nbytes  # type: ignore[arg-type]
 
 
 def secure() -> None:
-    """Put streams that behave so in the place of Python's own; called once, before anything is opened."""
+    """Replace Python's streams by safe ones; called once, before anything is opened."""
     for fd, instead in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_RDONLY)):  # so that using it is an error
         try:
             os.fstat(fd)
@@ -59,12 +60,12 @@ def secure() -> None:
 
 
 def flush() -> None:
-    """Write what is still in memory to stdout."""
+    """Write buffered output to stdout."""
     sys.stdout.flush()
 
 
 def give_up(error: OutputLostError) -> int:
-    """Drop what stdout has not taken and say so; the exit code."""
+    """Drop the output that stdout has not taken and report it. Return the exit code."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nothing may fail at exit either
     if error.nobody_reads:  # as with `| head`
         return NOBODY_READS

@@ -1,9 +1,9 @@
-"""``lakelatch worker-zip``: the package and what it imports, for Spark workers whose Python has pyarrow and numpy only.
+"""``lakelatch worker-zip``: the package and its imports, for Spark workers whose Python has pyarrow and numpy only.
 
-An archive that Spark unpacks, and not one for ``--py-files``: from a zip Python imports no compiled module, and the client of
-S3 is one.
+It is an archive that Spark unpacks, and not one for ``--py-files``: from a zip Python imports no compiled module, and
+the S3 client is one.
 
-JSON: ``file``, ``python`` (for which it is), ``settings`` of Spark by name.
+JSON: ``file``, ``python`` (the version it is for), ``settings`` of Spark by name.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from .. import __version__
 from ..errors import InputError
 from .output import print_json, say
 
-FOLDER = "lakelatch-worker"  # in which Spark unpacks it, beside the executor
+FOLDER = "lakelatch-worker"  # where Spark unpacks it, beside the executor
 _NEEDED = ("fastavro", "sqlglot", "tenacity")
 _OF_CLOUD = ("obstore", "typing_extensions")
-_TIME = (1980, 1, 1, 0, 0, 0)  # the same content is the same file
+_TIME = (1980, 1, 1, 0, 0, 0)  # a fixed time, so that the same content gives the same file
 
 
 def worker_zip(file: str, *, json: bool) -> None:
@@ -34,7 +34,9 @@ def worker_zip(file: str, *, json: bool) -> None:
         raise InputError(f"{file} does not end with .zip, by which Spark knows what to unpack; name it so")
     if target.is_dir() or not target.resolve().parent.is_dir():
         raise InputError(f"{file} cannot be written: it is a folder, or its folder is not there")
+    # Sorted, so that the same content gives the same archive.
     known = dict(sorted(_files()))
+    # Written aside and renamed, so that Spark never unpacks half an archive.
     written = target.with_name(f".{target.name}.new")
     try:
         with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -56,7 +58,7 @@ def worker_zip(file: str, *, json: bool) -> None:
 
 
 def _files() -> Iterator[tuple[str, Path]]:
-    """By name in the archive, where each file is."""
+    """Yield the name in the archive and the path of each file."""
     package = Path(__file__).parents[1]
     for path in _below(package):
         yield f"lakelatch/{path.relative_to(package).as_posix()}", path
@@ -65,6 +67,7 @@ def _files() -> Iterator[tuple[str, Path]]:
             continue
         for each in distribution(name).files or ():
             path = Path(str(each.locate()))
+            # A distribution lists its scripts as ../../bin/NAME, outside of the importable folder.
             if ".." not in each.parts and path.suffix != ".pyc" and path.is_file():
                 yield each.as_posix(), path
 

@@ -15,10 +15,10 @@ _HELP = ("-h", "--help")
 
 
 class _RunUnlessNamed(TyperGroup):
-    """``bench appends`` is ``bench run appends``."""
+    """A group in which ``bench appends`` means ``bench run appends``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the command there that was meant."""
+        """Insert the command ``run`` where none is named."""
         if args and args[0] not in self.commands and args[0] not in _HELP:
             args = ["run", *args]
         return super().parse_args(ctx, args)

@@ -1,4 +1,4 @@
-"""What a person sees while the lab measures: the run that goes on and those that are done; nothing in a pipe."""
+"""The display while the lab measures: the current run and the finished ones; nothing in a pipe."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _POINTS, _SHOWN = 40, 12
 
 
 class Display:
-    """Called with the progress, as often as there is any; a context manager that ends the display."""
+    """A display that is called with the progress, as often as there is any; a context manager that ends it."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)
@@ -29,7 +29,7 @@ class Display:
         self._last = 0.0
         self._run = 0
         self._rates: deque[float] = deque(maxlen=_POINTS)
-        self._before = (0.0, 0)  # seconds and operations at the last look
+        self._before = (0.0, 0)  # seconds and operations at the last redraw
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
@@ -42,11 +42,12 @@ class Display:
         self._live.stop()
 
     def __call__(self, progress: Progress) -> None:
-        """Show it, unless the last look was a moment ago."""
+        """Show the progress, unless it was shown a moment ago."""
         now = time.monotonic()
         if not self._console.is_terminal or now - self._last < _EVERY_S:
             return
         self._last = now
+        # Each run counts its seconds and operations from zero.
         if progress.run != self._run:
             self._run, self._before = progress.run, (0.0, 0)
             self._rates.clear()
@@ -57,7 +58,7 @@ class Display:
         self._live.update(self.drawn(progress), refresh=True)
 
     def drawn(self, progress: Progress) -> Group:
-        """The picture of this moment."""
+        """Return the picture of this moment."""
         of = f" of {progress.seconds:.0f}" if progress.seconds else ""
         head = f"run {progress.run} of {progress.runs}: {progress.scenario}, {progress.writers} writers, {progress.contender}"
         rate = f"{self._rates[-1]:8.1f} a second" if self._rates else "  starting"

@@ -22,7 +22,7 @@ from ..output import print_json, print_table, say
 
 
 def list_(*, json: bool) -> None:
-    """Print what there is to measure."""
+    """Print the scenarios and peers."""
     scenarios = [load(name) for name in names()]
     peers = [_peer(name) for name in known()]
     if json:

@@ -1,4 +1,4 @@
-"""``lakelatch bench run``: makes the plan, shows how it goes, writes the report.
+"""``lakelatch bench run``: make the plan, show its progress, write the report.
 
 JSON: each run as one line, as ``results.jsonl`` has it (docs/bench.md).
 """
@@ -72,7 +72,7 @@ def run(
 
 
 def _tell(out: Path, *, json: bool) -> bool:
-    """Write the report and print the figures; whether any run was wrong."""
+    """Write the report and print the figures. Return whether any run was wrong."""
     results = read(out)
     made = write(results)
     if json:
@@ -117,9 +117,9 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _settings(given: Sequence[str]) -> dict[str, Any]:
-    """NAME=VALUE, each with the type of its field."""
+    """Parse NAME=VALUE, each with the type of its field."""
     found: dict[str, Any] = {}
-    default = Settings()  # whose entries leave out what earlier versions do not know
+    default = Settings()  # its JSON leaves out settings that earlier versions do not know
     known = default.to_json() | {"group_commit": default.group_commit, "archive_above": default.archive_above}
     for each in given:
         name, there, text = each.partition("=")
@@ -146,9 +146,9 @@ def _value(name: str, text: str, default: object) -> Any:
 
 @contextmanager
 def interruptible(tell: Callable[[Progress], None]) -> Iterator[Callable[[Progress], None]]:
-    """SIGTERM ends the lab as Ctrl-C does, with its processes and tables. Yields ``tell`` as it is to be called meanwhile.
+    """Let SIGTERM end the lab as Ctrl-C does, with its processes and tables. Yield the ``tell`` to call meanwhile.
 
-    Python drops what a handler raises inside a finalizer: an interrupt that falls into one is raised when the lab tells next.
+    Python drops an exception that a handler raises inside a finalizer; the next call of ``tell`` raises it then.
     """
     interrupted = False
 

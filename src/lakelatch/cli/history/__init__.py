@@ -1,1 +1,1 @@
-"""What happened to a table: its timeline, as it happens, and why a transaction lost."""
+"""A table's history: its timeline, live events, and why a transaction lost."""

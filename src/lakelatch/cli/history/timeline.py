@@ -1,11 +1,11 @@
 """``lakelatch timeline``.
 
-JSON: ``table``, ``pruned_to`` (the log tells nothing of what began up to there; null where it is whole) and
+JSON: ``table``, ``pruned_to`` (the log has no entries of transactions begun up to there; null where it is whole) and
 ``instants``, newest first, each with ``requested``, ``completed``, ``action``, ``operation``,
 ``state`` (requested, inflight, completed; null when its files are gone), ``outcome`` (committed, created for the empty
 commit that a table begins with, archived, unpublished, open, planned, pending, rolled back, aborted, taken back, done for
-a service), ``writer``, ``duration_s``, ``inserted``, ``updated``, ``deleted``, ``written`` (rows), ``reserved`` (what it
-has or had reserved, in words) and ``reason`` of an end without landing. Null where nobody knows.
+a service), ``writer``, ``duration_s``, ``inserted``, ``updated``, ``deleted``, ``written`` (rows), ``reserved`` (its
+present or past reservation, in words) and ``reason`` of an end without a commit. Null where it is unknown.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def timeline(url: str, *, limit: int, json: bool) -> None:
 
 
 def pruned_to(table: Table) -> str | None:
-    """T up to which the log tells nothing any more, because its oldest epochs were removed; None when it is whole."""
+    """Return the T up to which the log has no entries, because its oldest epochs were removed; None when it is whole."""
     from ...occ.entries import Open
 
     first = next(table.session.log.entries(), None) if table.writable else None
@@ -81,7 +81,7 @@ def pruned_to(table: Table) -> str | None:
 
 
 def newest(table: Table, limit: int) -> list[Row]:
-    """The newest rows by requested time, newest first. Contents are read for these only."""
+    """Return the newest rows by requested time, newest first. Contents are read for these only."""
     from ...hudi.timeline import COMMIT_ACTIONS
     from ...occ.entries import Commit
 
@@ -112,7 +112,7 @@ def newest(table: Table, limit: int) -> list[Row]:
 
 
 def _add_entry(rows: dict[tuple[str, str], Row], entry: LogEntry) -> None:
-    """What the log knows beyond the timeline: who, and what became of it."""
+    """Add the log's facts that the timeline lacks: the writer and the outcome."""
     from ...occ.entries import Begin, Commit, End, Open
 
     match entry:
@@ -126,7 +126,7 @@ def _add_entry(rows: dict[tuple[str, str], Row], entry: LogEntry) -> None:
             _add_commit(rows, entry)
         case End() if (row := _row_of(rows, entry.instant)).outcome not in _LANDED:
             row.outcome = "rolled back" if entry.kind == "rollback" else "aborted"
-            # Of a conflict the first sentence says who won; the table is known here.
+            # The first sentence of a conflict names the winner; the reader knows the table already.
             reason = _HERE.sub("", entry.reason).partition(". ")[0]
             row.reason = f"{reason} (by {entry.who})" if entry.kind == "rollback" else reason
         case Open():
@@ -138,12 +138,13 @@ def _add_commit(rows: dict[tuple[str, str], Row], entry: Commit) -> None:
     from ...hudi.timeline import parse
 
     if entry.named:
-        rows.pop(_key(entry), None)  # that it began under its own time
+        rows.pop(_key(entry), None)  # drops the row of its begin, which has another time than the action it names
     row = rows.setdefault(_key(entry, entry.named), Row(entry.named or entry.instant, action=entry.action))
     row.operation, row.writer = entry.operation, entry.writer
     if not entry.shown:  # shows itself by what is gone
         row.outcome, row.completed = "done", entry.completion
     elif row.outcome not in _LANDED:
+        # The log decides a commit; its writer died, or still is, between that entry and the file in the timeline.
         row.outcome, row.completed = "unpublished", entry.completion
     if (echo := rows.get((entry.schema_under, ""))) and entry.echo:
         echo.writer, echo.reason = entry.writer, f"says the columns of {entry.instant} again, for readers that go by T"
@@ -228,7 +229,7 @@ def _cells(row: Row, headers: list[str], *, wide: bool) -> list[str]:
 
 
 def _time_of_day(time: str | None, requested: str) -> str:
-    """On a narrow terminal the completion time without its day where that is the day of the request."""
+    """Return the completion time, on a narrow terminal without its day where that is the day of the request."""
     if not time:
         return "-"
     clock = f"{time[8:10]}:{time[10:12]}:{time[12:14]}.{time[14:]}"

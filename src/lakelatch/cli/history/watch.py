@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def watch(url: str, *, after: str | None, limit: int | None, every_s: float, json: bool) -> None:
-    """Print what happens, line by line, until interrupted or until ``limit`` lines."""
+    """Print events, line by line, until interrupted or until ``limit`` lines."""
     import lakelatch
 
     with lakelatch.open(url) as table:

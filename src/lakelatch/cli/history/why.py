@@ -5,7 +5,7 @@ JSON: ``instant``, ``operation``, ``writer``, ``outcome`` (landed, lost, aborted
 ``isolation``, ``winner`` (null, or ``instant``, ``operation``, ``writer``, ``completion``), ``rule`` (that decided, or the
 reason of another end), ``ended_by``, ``overlap`` (of each file group ``group``, ``ours`` and ``theirs`` with ``inserts``,
 ``updates``, ``deletes``, ``rows``; ``rows_min`` and ``rows_max``: how many rows both changed), ``rounds``, ``merged_over``,
-``ways`` (``change``, ``value``, ``lands``: both or ours, ``how``), ``attempts`` and ``notes``. Null where nobody knows.
+``ways`` (``change``, ``value``, ``lands``: both or ours, ``how``), ``attempts`` and ``notes``. Null where it is unknown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SHOWN = 5
 
 
 def why(url: str, instant: str, *, json: bool) -> None:
-    """Print what became of a transaction, and why."""
+    """Print the outcome of a transaction, and its reason."""
     import lakelatch
 
     with lakelatch.open(url) as table:

@@ -40,7 +40,7 @@ def check(url: str, *, processes: int, seconds: float, json: bool) -> None:
 
 
 def print_verdict(verdict: Verdict) -> None:
-    """For people."""
+    """Print the verdict for people."""
     rows = [(_MARKS[each.kept], each.promise, each.seen) for each in verdict.findings]
     print_table(("kept", "promise", "what was seen"), rows, fold=("promise", "what was seen"))
     say()

@@ -20,7 +20,7 @@ from ...errors import InputError, LockLostError, LockTimeoutError
 from ..output import print_json, say
 
 TRY_LATER = 75  # EX_TEMPFAIL of sysexits.h, which cron jobs and mailers know
-_NOT_FOUND, _NOT_EXECUTABLE, _BY_SIGNAL = 127, 126, 128  # as shells say it
+_NOT_FOUND, _NOT_EXECUTABLE, _BY_SIGNAL = 127, 126, 128  # the exit codes of shells
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
@@ -29,8 +29,8 @@ def hold(
 ) -> None:
     """Run ``command`` while ``key`` is held, and exit as it does; `TRY_LATER` if the lock was busy or was lost.
 
-    The command finds ``LAKELATCH_LOCK_KEY`` and ``LAKELATCH_LOCK_TOKEN`` in its environment. It gets SIGTERM when the lease is
-    lost, and with ``give_way`` also when somebody asks for the lock.
+    The command finds ``LAKELATCH_LOCK_KEY`` and ``LAKELATCH_LOCK_TOKEN`` in its environment. It gets SIGTERM when the lease
+    is lost, and with ``give_way`` also when another process asks for the lock.
     """
     import lakelatch
 
@@ -45,6 +45,7 @@ def hold(
         on_revoke=(lambda _: job.send(signal.SIGTERM)) if give_way else None,
     )
     try:
+        # The handlers are set once the lock is held: until then a signal has to end this process.
         with lock as lease, _forwarding(job):
             code = job.run({"LAKELATCH_LOCK_KEY": lease.key, "LAKELATCH_LOCK_TOKEN": str(lease.token)})
     except (LockTimeoutError, LockLostError) as e:
@@ -62,6 +63,8 @@ class _Job:
         self._pending: list[int] = []
 
     def send(self, number: int) -> None:
+        # Queued first: the lease may be lost, or a signal come, before `run` has started the command; `run` delivers
+        # it then.
         self._pending.append(number)
         self._deliver()
 
@@ -70,7 +73,7 @@ class _Job:
             self._process.send_signal(self._pending.pop())
 
     def run(self, variables: dict[str, str]) -> int:
-        """Its exit code as a shell tells it."""
+        """Run the command. Return its exit code as a shell gives it."""
         try:
             self._process = subprocess.Popen(self._command, env=os.environ | variables)
         except OSError as e:
@@ -92,6 +95,7 @@ def _forwarding(job: _Job) -> Iterator[None]:
     before = {
         number: signal.signal(number, forward)
         for number in _FORWARDED
+        # An ignored signal stays ignored, as under nohup.
         if signal.getsignal(number) is not signal.SIG_IGN
     }
     try:
@@ -102,7 +106,7 @@ def _forwarding(job: _Job) -> Iterator[None]:
 
 
 def _from_terminal() -> bool:
-    """Take a SIGINT for Ctrl-C, which the terminal has sent to the job as well: a second one might end its tidying up."""
+    """Return whether the terminal has sent SIGINT (Ctrl-C) to the job as well: a second one might end its tidying up."""
     try:
         with open("/dev/tty", "rb", buffering=0) as terminal:
             return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
@@ -111,7 +115,7 @@ def _from_terminal() -> bool:
 
 
 def revoke(url: str, key: str, *, wait_s: float, reason: str, json: bool) -> None:
-    """Ask the holder of ``key`` to give it back. Exit code `TRY_LATER` if it has not within ``wait_s``."""
+    """Ask the holder of ``key`` to release it. Exit code `TRY_LATER` if it has not within ``wait_s``."""
     import lakelatch
 
     if not key.strip():

@@ -1,4 +1,4 @@
-"""``lakelatch locks``: who holds a table's lock, ending a lease, setting another lock.
+"""``lakelatch locks``: showing a table's lock, ending a lease, setting another lock.
 
 JSON of ``locks show``, and of each line of ``locks watch --json``: ``lock`` (URL), ``generation``, ``key``, ``holder``
 (null, or ``owner``, ``token``, ``since``, ``until``, ``reason``, ``host``, ``pid``, ``queue``; times are seconds since
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def holder_json(holder: Holder | None) -> dict[str, Any] | None:
-    """Plain values."""
+    """Return the holder as plain values."""
     if holder is None:
         return None
     names = ("owner", "token", "since", "until", "reason", "host", "pid")
@@ -31,7 +31,7 @@ def holder_json(holder: Holder | None) -> dict[str, Any] | None:
 
 
 def holder_text(holder: Holder | None, now: float) -> str:
-    """One line."""
+    """Return the holder as one line."""
     if holder is None:
         return "free"
     where = f" on {holder.host}, process {holder.pid}" if holder.host else ""
@@ -61,7 +61,7 @@ def show(url: str, *, json: bool) -> None:
 
 
 def facts_of(table: Table) -> tuple[dict[str, Any], Holder | None]:
-    """What ``--json`` prints, and the holder."""
+    """Return the facts of ``--json``, and the holder."""
     lock = table.lock  # refuses a table without a log
     state = table.session.log.catch_up()
     found = lock.provider()
@@ -125,7 +125,7 @@ def set_(
 def lock_settings(
     lock: str | None, options: list[str], options_file: str, *, table_name: str, base_path: str
 ) -> dict[str, Any]:
-    """The settings that a lock URL, or Hudi's own options, ask for; nothing when neither is given."""
+    """Return the settings from a lock URL, or from Hudi's own options; none when neither is given."""
     from ...hudi.table import parse
     from ...locks.hudi import PREFIX, table_settings
 
@@ -135,7 +135,7 @@ def lock_settings(
             found = parse(read_input(options_file))
         except OSError as e:
             raise InputError(f"{options_file} cannot be read: {e.strerror}", path=options_file) from e
-        # A JVM writer's file holds much else, which is no business of the lock.
+        # A JVM writer's file holds many other options, which do not concern the lock.
         given |= {
             k: v for k, v in found.items() if k.startswith(PREFIX) or k in ("hoodie.base.path", "hoodie.table.name")
         }

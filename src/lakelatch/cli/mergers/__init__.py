@@ -1,1 +1,1 @@
-"""``lakelatch mergers``: which there are, and whether one keeps its laws."""
+"""``lakelatch mergers``: list them, and check the laws of one."""

@@ -1,7 +1,7 @@
-"""``lakelatch mergers``: the laws of mergers, declared and tried.
+"""``lakelatch mergers``: the laws of mergers, declared and checked.
 
-JSON of ``list``: ``merger``, ``type`` and the declared laws, of each. JSON of ``check``: ``merger``, ``sound``, ``types``, and
-``broken`` (``law``, ``type``, ``records``, ``ways``). Exit code 1: a law is broken.
+JSON of ``list``: ``merger``, ``type`` and the declared laws, of each. JSON of ``check``: ``merger``, ``sound``, ``types``,
+and ``broken`` (``law``, ``type``, ``records``, ``ways``). Exit code 1: a law is broken.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def list_(*, json: bool) -> None:
 
 
 def check(merger: str, *, types: list[str], event_time: bool, examples: int, json: bool) -> None:
-    """Try the declared laws; exit code 1 when one is broken."""
+    """Check the declared laws; exit code 1 when one is broken."""
     try:
         from ...testing import broken_laws
     except ModuleNotFoundError as e:
         raise ConfigError("`mergers check` needs hypothesis: pip install 'lakelatch[testing]'") from e
 
-    sys.path.insert(0, "")  # a module of the folder where one stands, as with `python -m`
+    sys.path.insert(0, "")  # finds modules of the current folder, as `python -m` does
     find(merger)
     kinds = types or list(_taken(merger))
     if not kinds:
@@ -72,7 +72,7 @@ def check(merger: str, *, types: list[str], event_time: bool, examples: int, jso
 
 
 def _taken(merger: str) -> Iterator[str]:
-    """The types that it takes."""
+    """Yield the types that the merger takes."""
     for kind in _TYPES:
         try:
             find(merger).laws(_type(kind))
@@ -82,7 +82,7 @@ def _taken(merger: str) -> Iterator[str]:
 
 
 def _type(name: str) -> pa.DataType:
-    """The type that Arrow calls so."""
+    """Return the Arrow type of that name."""
     if name.startswith("list<") and name.endswith(">"):
         return pa.list_(_type(name[5:-1]))
     try:

@@ -21,7 +21,7 @@ _SIGNS = {"added": "+", "changed": "~", "removed": "-"}
 
 
 def diff(url: str, before: str, after: str, *, limit: int, json: bool) -> None:
-    """Print which rows differ between two states of a table."""
+    """Print the rows that differ between two states of a table."""
     import lakelatch
 
     from ...occ.scan import differences
@@ -31,6 +31,7 @@ def diff(url: str, before: str, after: str, *, limit: int, json: bool) -> None:
     with lakelatch.open(url) as table:
         for each in differences(table.session, before, after):
             numbers[each.kind] += each.rows
+            # The rest is still counted: the summary covers all rows.
             if not json and shown >= limit:
                 continue
             for row in _rows(each):
@@ -59,6 +60,7 @@ def _rows(found: Difference) -> Iterator[dict[str, Any]]:
         was, now = ({n: v for n, v in each.items() if n != RECORD_KEY} if each else None for each in (was, now))
         changed = None
         if was is not None and now is not None:
+            # Compared as texts: NaN equals itself there, while 1, 1.0 and True differ.
             changed = [name for name in now if repr(was[name]) != repr(now[name])]
         yield {
             "partition": found.partition, "key": key, "kind": found.kind, "columns": changed, "before": was, "after": now,

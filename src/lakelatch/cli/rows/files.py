@@ -1,4 +1,4 @@
-"""Files of rows: Parquet, CSV, JSON lines and Arrow IPC, told apart by their names' endings, read and written as streams."""
+"""Files of rows: Parquet, CSV, JSON lines and Arrow IPC, recognised by their extensions, read and written as streams."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FORMATS = ("parquet", "csv", "json", "arrow")
 
 
 def format_of(path: str, given: str | None) -> str:
-    """The format that was asked for, or the one that the name tells.
+    """Return the given format, or else that of the file's extension.
 
     Raises:
         InputError: neither is one of `FORMATS`.
@@ -46,16 +46,16 @@ def format_of(path: str, given: str | None) -> str:
 
 
 def read_rows(path: str, kind: str, known: pa.Schema | None, seen: Callable[[int], None]) -> pa.Table:
-    """All rows of a file, or of standard input.
+    """Return all rows of a file, or of standard input.
 
     Args:
         path: of the file; ``-`` is standard input.
         kind: one of `FORMATS`.
-        known: the table's columns, whose types texts are read as; other columns get the type that they look like.
+        known: the table's columns, whose types texts are parsed as; the types of other columns are inferred.
         seen: called with the number of rows of each batch.
 
     Raises:
-        InputError: there is no such file, or it is not what its format says.
+        InputError: there is no such file, or its content does not have that format.
     """
     import pyarrow as pa
 
@@ -89,6 +89,7 @@ def _stream(source: IO[bytes], kind: str, known: pa.Schema | None) -> tuple[pa.S
     if kind == "parquet":
         import pyarrow.parquet as pq
 
+        # Parquet's footer is at the end, so a pipe has to be read whole first.
         file = pq.ParquetFile(source if source.seekable() else pa.BufferReader(source.read()))
         return file.schema_arrow, file.iter_batches()
     if kind == "csv":
@@ -103,6 +104,7 @@ def _stream(source: IO[bytes], kind: str, known: pa.Schema | None) -> tuple[pa.S
     if kind == "json":
         table = _of_lines(source, known)
         return table.schema, iter(table.to_batches())
+    # Arrow has two formats under one extension. Only the file format begins with this magic; the rest is a stream.
     head = source.read(6)
     rest = pa.BufferReader(head + source.read())
     file = pa.ipc.open_file(rest) if head == b"ARROW1" else None
@@ -113,7 +115,7 @@ def _stream(source: IO[bytes], kind: str, known: pa.Schema | None) -> tuple[pa.S
 
 
 def _of_lines(source: IO[bytes], known: pa.Schema | None) -> pa.Table:
-    """One JSON object a line; texts become times, decimals, bytes and NaN where the table has such a column."""
+    """Parse one JSON object a line; texts become times, decimals, bytes and NaN where the table has such a column."""
     import json
 
     import pyarrow as pa
@@ -162,10 +164,11 @@ def _first_line(error: Exception) -> str:
 
 
 def write_rows(path: str, kind: str, rows: pa.RecordBatchReader, seen: Callable[[int], None]) -> int:
-    """Write a stream of rows to a file, which appears whole or not at all; returns how many they were."""
+    """Write a stream of rows to a file, which appears whole or not at all. Return their number."""
     target = Path(path)
-    if kind_there := other_kind(path):  # which the finished file would take the place of
+    if kind_there := other_kind(path):  # the finished file would replace it
         raise InputError(f"{path} cannot be written: it is {kind_there}; name another file, or leave -o out")
+    # Beside the target, because a rename cannot cross file systems; the process id separates two commands at once.
     half = target.with_name(f".{target.name}.{os.getpid()}")
     written = 0
     try:
@@ -207,7 +210,7 @@ def _writer(path: Path, kind: str, schema: pa.Schema) -> Iterator[Callable[[pa.R
 
 
 def csv_writer(sink: Any, schema: pa.Schema) -> Any:
-    """Of CSV that `read_rows` reads again as it was.
+    """Return a writer of CSV that `read_rows` reads back unchanged.
 
     Raises:
         InputError: a column holds lists or structs, which CSV has not.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _SHOWN = 20
-# A query reads the tables that are named, and no file, URL, extension or variable of this process.
+# A query reads the named tables only: no file, URL, extension or variable of this process.
 _CLOSED: dict[str, Any] = {
     "enable_external_access": False,
     "autoload_known_extensions": False,
@@ -65,9 +65,12 @@ def sql(
     with ExitStack() as stack:
         try:
             connection = stack.enter_context(duckdb.connect(config=_CLOSED))
+            # Before any table is opened: a refused query sends no request.
             _refuse_more_than_a_query(connection.extract_statements(query))
             for name, url in map(_named, tables):
                 connection.register(name, ScanDataset(stack.enter_context(lakelatch.open(url)).read()))
+            # Inside the block: DuckDB pulls batches from the tables while the result is written, so they must stay
+            # open.
             _give(connection.sql(query).to_arrow_reader(10_000), limit, kind, output)
         except duckdb.Error as e:
             raise InputError(f"DuckDB refuses the query: {str(e).strip().rstrip('.')}") from e
@@ -96,7 +99,7 @@ def _named(table: str) -> tuple[str, str]:
 
 
 def _kind(kind: str | None, output: str | None, *, json: bool) -> str:
-    """What is written: "table", or a format of files."""
+    """Return the output format: "table", or a format of files."""
     if json:
         if output is not None or kind not in (None, "json"):
             raise InputError("--json prints lines; give it without -o and --format, or take --format json -o FILE")
@@ -123,6 +126,7 @@ def _give(rows: pa.RecordBatchReader, limit: int | None, kind: str, output: str 
         say(f"{count_text(written, 'row')} in {output}")
     elif kind == "table":
         shown = _SHOWN if limit is None else limit
+        # One row more than is printed, to know whether there are more.
         found = pa.Table.from_batches(_first(rows, shown + 1), rows.schema)
         print_rows(found.slice(0, min(shown, found.num_rows)))
         say()
@@ -157,7 +161,7 @@ def _first(rows: pa.RecordBatchReader, limit: int | None) -> pa.RecordBatchReade
 
 @contextmanager
 def _counted(what: str) -> Iterator[Callable[[int], None]]:
-    """Progress on stderr: how many rows so far."""
+    """Show progress on stderr: how many rows so far."""
     rows = 0
     with Waiting(f"0 rows {what}") as tell:
 

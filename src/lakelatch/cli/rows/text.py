@@ -21,7 +21,7 @@ _GAP = 2
 
 
 def json_line(row: Mapping[str, Any]) -> str:
-    """One row as a line of JSON.
+    """Return one row as a line of JSON.
 
     Times are ISO 8601, or numbers where Python has none (`python_value`); decimals are texts, bytes base64; NaN and the
     infinities, which JSON has not, are texts as in Spark.

@@ -1,8 +1,8 @@
 """``lakelatch upsert``, ``insert`` and ``delete``.
 
-JSON: ``table``, ``operation``, ``given`` (rows of the file), and of what landed ``instant``, ``completion`` (null when
-nothing changed), ``inserted``, ``updated``, ``deleted``, ``files``, ``bytes``, ``attempts``, ``wasted_s``, and ``repeated``:
-whether the batch had landed before.
+JSON: ``table``, ``operation``, ``given`` (rows of the file), and of the commit ``instant``, ``completion`` (null when
+nothing changed), ``inserted``, ``updated``, ``deleted``, ``files``, ``bytes``, ``attempts``, ``wasted_s``, and
+``repeated``: whether the batch was committed before.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ def write(
     batch: str | None,
     json: bool,
 ) -> None:
-    """Write the rows of a file into a table, in one transaction that is run again when it loses."""
+    """Write the rows of a file into a table, in one transaction that is retried when it loses."""
     import lakelatch
 
     kind, numbered = format_of(file, kind), None if batch is None else _batch(batch)
     with lakelatch.open(url) as table:
+        # Before the file is read, which may take minutes.
         table.session.refuse_if_unwritable()
         arrived = 0
         with Waiting(f"reading {file}") as tell:

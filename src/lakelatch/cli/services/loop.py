@@ -1,6 +1,6 @@
 """``lakelatch services run``: rounds of services, by one leader where a lock is given.
 
-JSON, a line a round: ``done``, by service, what `lakelatch.occ.services.Executed` or `Archival` names; ``failed``, by
+JSON, a line a round: ``done``, by service, the facts of `lakelatch.occ.services.Executed` or `Archival`; ``failed``, by
 service, its message; ``not_begun``, the services that a signal left.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Rounds:
-    """Runs rounds until it is told to stop. A round is served only while the lock, if there is one, is held."""
+    """Rounds of services until a signal. A round runs only while the lock, if there is one, is held."""
 
     def __init__(
         self, table: Table, lock_url: str | None, every_s: float, *, loop: bool, json: bool, **given: Any
@@ -41,6 +41,7 @@ class Rounds:
             self.lock = lakelatch.lock(
                 lock_url,
                 f"services of {table.url}",
+                # With --loop this process stands by as the next leader; a single round ends at once if another leads.
                 wait_s=float("inf") if loop else 0,
                 reason="table services",
                 on_lost=lambda _: self.step_down.set(),
@@ -48,14 +49,16 @@ class Rounds:
             )
 
     def stop(self, *_: object) -> None:
-        """The handler of signals: whoever serves finishes its service, whoever waits in line ends at once."""
+        """Handle a signal: a leader finishes its current service, a waiter ends at once."""
         self.told_to_stop = True
         self.step_down.set()
+        # A waiter blocks in the lock's queue, where it does not check the flag; SystemExit from this handler ends it
+        # there.
         if not self.serving:
             sys.exit()
 
     def run(self) -> None:
-        """Serve until told to stop, or one round without ``loop``, which ends with 2 when a service failed."""
+        """Run rounds until a signal, or one round without ``loop``. Return 2 when a service of that one failed."""
         from ...errors import LockLostError, LockUnavailableError
 
         while not self.told_to_stop:
@@ -67,12 +70,15 @@ class Rounds:
                 if not self.loop:
                     raise
                 say(str(e), err=True)
+                # Without a pause a lock service that is down would be asked in a busy loop.
                 if isinstance(e, LockUnavailableError):
                     self.step_down.wait(self.every_s)
             finally:
                 self.serving = False
             if not self.loop:
                 return
+            # A lost or revoked lease ends this leadership only. A signal between the check and the clear is not lost:
+            # the loop itself checks `told_to_stop`.
             if not self.told_to_stop:
                 self.step_down.clear()
 

@@ -1,1 +1,1 @@
-"""What is declared of a table's streams, and what their events made of one row."""
+"""A table's streams: their declarations, and the effect of their events on one row."""

@@ -45,7 +45,7 @@ def list_(url: str, *, json: bool) -> None:
 def add(
     url: str, name: str, words: dict[str, Any], *, defaults: Sequence[str], mergers: Sequence[str], json: bool
 ) -> None:
-    """Declare a stream, and print what it is now.
+    """Declare a stream, and print the result.
 
     Args:
         words: arguments of `Table.stream`.
@@ -74,7 +74,7 @@ def _pair(option: str, said: str) -> tuple[str, str]:
 
 
 def _value(table: Table, column: str, said: str) -> Any:
-    """A number or truth value where the column holds such, as in Python; otherwise the text."""
+    """Parse a number or truth value where the column holds such, as in Python; otherwise return the text."""
     import pyarrow as pa
 
     schema = table.session.schema()
@@ -88,7 +88,7 @@ def _value(table: Table, column: str, said: str) -> Any:
 
 
 def explain(url: str, key: str, partition: str | None, *, json: bool) -> None:
-    """Print what made a row."""
+    """Print the events behind a row."""
     import lakelatch
 
     with lakelatch.open(url) as table:

@@ -1,1 +1,1 @@
-"""What a table is: making, showing, checking and changing it."""
+"""Commands for a table as a whole: making, showing, checking and changing it."""

@@ -1,7 +1,7 @@
 """``lakelatch check``: exit code 0 sound, 1 damaged.
 
-What a dead transaction left (orphan files, markers, heartbeats) no reader sees, so it is a leftover and no damage;
-with ``--strict`` leftovers count as damage.
+The remains of a dead transaction (orphan files, markers, heartbeats) are invisible to readers, so they are leftovers
+and no damage; with ``--strict`` leftovers count as damage.
 
 JSON: ``table``, ``sound``, ``damage``, ``leftovers``, ``notes`` (how many of each), ``findings`` (each ``kind``,
 ``severity``, ``path``, ``message``, ``next_step``), ``facts``, ``unchecked``. Kinds are those of
@@ -26,7 +26,7 @@ _TITLES: dict[Severity, str] = {"damage": "DAMAGE", "leftover": "leftover", "not
 
 
 def check(path: str, *, deep: bool, strict: bool, json: bool) -> None:
-    """Verify a table and exit with what was found."""
+    """Verify a table, and exit by the result."""
     from concurrent.futures import ThreadPoolExecutor
 
     from ...occ.check import check as verify
@@ -42,7 +42,7 @@ def check(path: str, *, deep: bool, strict: bool, json: bool) -> None:
                 progress=lambda what, done, total: tell(f"reading {what}: {done:,} of {total:,}"),
             )
     finally:
-        # Interrupted with a thousand files to go: those are not begun any more.
+        # An interrupt may come with a thousand files to go: none of them is begun then.
         pool.shutdown(wait=False, cancel_futures=True)
     if json:
         print_json(report.to_json() | {"sound": report.sound(strict=strict)})

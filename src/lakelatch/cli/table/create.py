@@ -23,7 +23,7 @@ def create(
     url: str, *, record_key: str, partition_by: str, ordering_field: str, schema: str, name: str, options: list[str],
     options_file: str, settings: dict[str, Any], json: bool, **properties: Any,
 ) -> None:  # fmt: skip
-    """Create an empty table and print what it is."""
+    """Create an empty table and describe it."""
     from ...occ.table import create as make
 
     given = _settings(
@@ -31,7 +31,7 @@ def create(
     )
     if not record_key:
         raise InputError("name the column that identifies a row: --record-key id (several: --record-key id,day)")
-    # What is left out is as the table that is there, with --exist-ok.
+    # With --exist-ok an omitted property is that of the existing table.
     asked = {"schema": _schema(schema) if schema else None, "name": name or None, **properties}
     with make(
         url,
@@ -62,7 +62,7 @@ def adopt(url: str, *, options: list[str], options_file: str, settings: dict[str
 def _settings(
     url: str, settings: dict[str, Any], options: list[str], options_file: str, *, name: Callable[[Store], str]
 ) -> dict[str, Any]:
-    """The settings that were given, with those that Hudi's lock options ask for; ``name`` tells the table's name in Hudi."""
+    """Return the given settings, with those of Hudi's lock options; ``name`` returns the table's name in Hudi."""
     from ...storage import open_store
     from ..locks.table_lock import lock_settings
 
@@ -73,11 +73,12 @@ def _settings(
         return given
     store = open_store(url)
     found = lock_settings(given.get("lock"), options, options_file, table_name=name(store), base_path=store.url)
+    # A setting given as an option of its own wins over Hudi's.
     return found | given
 
 
 def _name_of(store: Store) -> str:
-    """As its JVM writers know it, who derive the lock's key from it."""
+    """Return the name under which JVM writers know the table: they derive the lock's key from it."""
     from ...hudi.table import TableConfig
     from ...occ.session import read_config
 
@@ -98,7 +99,7 @@ def _names(text: str) -> list[str]:
 
 
 def _schema(file: str) -> pa.Schema:
-    """The data columns of a Parquet file, or of an Avro schema as JSON."""
+    """Return the data columns of a Parquet file, or of an Avro schema as JSON."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def describe(url: str, *, json: bool) -> None:
-    """Print what the table is."""
+    """Print the table's properties, settings, lock, writers and size."""
     import lakelatch
 
     with lakelatch.open(url) as table:
@@ -37,7 +37,7 @@ def describe(url: str, *, json: bool) -> None:
 
 
 def facts_of(table: Table) -> dict[str, Any]:
-    """Everything that is printed; ``lock`` is a `Holder`."""
+    """Return everything that is printed; ``lock`` is a `Holder`."""
     from ...hudi.files import list_data_files
     from ...occ.check import data_files
     from ...occ.session import required_by
@@ -195,6 +195,7 @@ def _last_commit_text(facts: dict[str, Any]) -> str:
     if last is None:
         return "none yet"
     by = f" by {last['writer']}" if last["writer"] else ""
+    # The commit's time is of another host's clock, which may be ahead of ours.
     ago = f", {duration_text(max(last['age_s'], 0))} ago" if last["age_s"] is not None else ""
     if last["empty"] and facts["timeline"]["commits"] == 1:
         return f"none yet; created{by}{ago}"

@@ -1,8 +1,8 @@
 """``lakelatch doctor``.
 
-JSON: ``facts`` (what was looked at, by name), ``settings_changed`` (names of settings that are not the default),
+JSON: ``facts`` (what was checked, by name), ``settings_changed`` (names of settings that are not the default),
 ``findings`` (``severity``: unsafe, slow, note; ``kind``, ``message``, ``mend``), ``check`` (as `lakelatch check` prints it,
-null unless asked for) and ``safe``, which is what the exit code says.
+null unless asked for) and ``safe``, which decides the exit code.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TITLES = {"unsafe": "UNSAFE", "slow": "slow", "note": "note"}
 
 
 def doctor(url: str, *, check: bool, json: bool) -> None:
-    """Print what is configured, unsafe and slow; exit with 1 when something is unsafe."""
+    """Print the configuration and unsafe or slow settings. Exit with 1 when one is unsafe."""
     import lakelatch
 
     from ...occ.doctor import advise, gather

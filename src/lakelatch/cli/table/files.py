@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ...hudi.timeline import FileSlice
     from ...occ.table import Table
 
+# Counting reads a footer from each file, so without --rows it is done only up to this number.
 _COUNTED_BY_ITSELF = 200
 _THREADS = 8
 

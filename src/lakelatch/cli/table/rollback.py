@@ -29,6 +29,7 @@ def rollback(url: str, instant: str | None, *, force: bool, yes: bool, json: boo
             ended = _all_dead(table)
         else:
             ended = _one(table, instant, force=force, yes=yes)
+        # A plan needs no writer, so it is not among the transactions that are still open.
         still_open = sorted(t for t, begin in table.session.log.catch_up().open.items() if not begin.waits)
     if json:
         print_json({"rolled_back": ended, "still_open": still_open})
@@ -74,7 +75,7 @@ def _one(table: Table, instant: str, *, force: bool, yes: bool) -> list[str]:
 
 
 def _refuse_the_living(table: Table, begin: Begin) -> None:
-    """Watch the writer for the table's time-out; the first sign of life ends the wait."""
+    """Watch the writer for the table's time-out. Raise at its first sign of life."""
     from ...occ.liveness import HeartbeatObserver
 
     settings, env = table.settings, table.env
@@ -84,6 +85,7 @@ def _refuse_the_living(table: Table, begin: Begin) -> None:
     with Waiting(f"watching {begin.writer}") as tell:
         while not watch.is_dead(begin, timeout_s=settings.heartbeat_timeout_s):
             before, quiet = quiet, watch.silent_for(begin.instant)
+            # The silence shrinks only when a new heartbeat has come.
             if quiet < before:
                 after = duration_text(env.monotonic() - started)
                 raise CommitError(

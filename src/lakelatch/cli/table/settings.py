@@ -35,12 +35,13 @@ def settings(url: str, changes: list[str], *, json: bool) -> None:
 
 
 def _parsed(change: str) -> tuple[str, Any]:
-    """``NAME=VALUE``; the value as JSON where it is JSON, otherwise a text."""
+    """Parse ``NAME=VALUE``; the value as JSON where it is JSON, otherwise as a text."""
     name, equals, value = change.partition("=")
     if not equals or not name:
         raise InputError(f"{change!r} is no change of a setting; write NAME=VALUE, as isolation=serializable")
     if value in ("", "none", "None", "null"):
         return name.strip(), None
+    # Python's spelling, in which people know these settings, is not JSON.
     if value in ("True", "False"):
         value = value.lower()
     try:
@@ -52,7 +53,8 @@ def _parsed(change: str) -> tuple[str, Any]:
 
 
 def not_default(now: Settings) -> list[str]:
-    """The names of the settings that somebody has chosen."""
+    """Return the names of the settings whose value is not the default."""
+    # The generation counts changes of the lock; it is not a choice.
     return [each.name for each in fields(now) if getattr(now, each.name) != each.default and each.name != "generation"]
 
 
