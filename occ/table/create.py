@@ -39,7 +39,8 @@ def _notes_what_is_given(made: Callable[P, Table]) -> Callable[P, Table]:
 
     @wraps(made)
     def noted(*args: P.args, **named: P.kwargs) -> Table:
-        token = _given.set(frozenset(named))
+        # None is no name: the table is then called by its URL, whatever the one that is there is called.
+        token = _given.set(frozenset(each for each in named if each != "name" or named[each] is not None))
         try:
             return made(*args, **named)
         finally:
@@ -177,7 +178,7 @@ def _differences(
     found: dict[str, tuple[Any, Any]] = {}
     for name, field in _COMPARED.items():
         there, asked = getattr(table.config, field), getattr(config, field)
-        if name in _given.get() and there != asked and asked != ():
+        if name in _given.get() and there != asked:
             found[name] = (words.get(there, there), words.get(asked, asked))
     for name in settings:
         there = getattr(table.settings, name) if table.writable else "no commit log, so no settings"
@@ -194,7 +195,11 @@ def _other_columns(table: Table, wanted: pa.Schema) -> dict[str, tuple[Any, Any]
     """The columns that differ from those the table was made with. Columns added or widened since are no difference."""
     there, asked = _columns(table.schema()), _columns(wanted)
     made = _columns(from_avro(table.config.create_schema)) if table.config.create_schema else {}
-    lacks = [name for name in asked if there.get(name) not in (asked[name], _WIDENED.get(asked[name], asked[name]))]
+    lacks = [
+        name
+        for name, kind in asked.items()
+        if there.get(name) != kind and (there.get(name) != _WIDENED.get(kind, kind) or made.get(name, kind) != kind)
+    ]
     others = [*lacks, *(name for name in made if name not in asked)]
     return {f"column {name}": (there.get(name, "not there"), asked.get(name, "left out")) for name in others}
 

@@ -265,7 +265,7 @@ def test_a_damaged_claim_is_told(tmp_path, body):
 
 # --- another one than was asked for -------------------------------------------------------------------------------------
 
-COLUMNS = pa.schema([("id", pa.string()), ("p", pa.string()), ("v", pa.int32())])
+COLUMNS = pa.schema([("id", pa.string()), ("p", pa.string()), ("v", pa.int32()), ("n", pa.int64())])
 THERE: dict[str, Any] = {
     "record_key": "id",
     "partition_by": "p",
@@ -289,7 +289,10 @@ MORE = pa.schema([*COLUMNS, ("q", pa.int64())])
         ({"ordering_field": "id"}, r"ordering_field is \('v',\), and \('id',\) was asked for"),
         ({"schema": MORE}, "column q is 'not there', and 'int64' was asked for"),
         ({"schema": COLUMNS.set(2, pa.field("v", pa.string()))}, "column v is 'int32', and 'string' was asked for"),
-        ({"schema": pa.schema([*COLUMNS][:2]), "ordering_field": None}, "column v is 'int32', and 'left out'"),
+        ({"schema": COLUMNS.remove(2), "ordering_field": ...}, "column v is 'int32', and 'left out'"),
+        ({"schema": COLUMNS.set(3, pa.field("n", pa.int32()))}, "column n is 'int64', and 'int32' was asked for"),
+        ({"partition_by": ()}, r"partition_by is \('p',\), and \(\) was asked for"),
+        ({"ordering_field": None}, r"ordering_field is \('v',\), and \(\) was asked for"),
         ({"bucket_count": None}, "bucket_count is 4, and None was asked for"),
         ({"lock": "none://"}, "lock is 'table', and 'none://' was asked for"),
         ({"merge": "partial_update"}, "merge is"),
@@ -301,7 +304,7 @@ MORE = pa.schema([*COLUMNS, ("q", pa.int64())])
 def test_a_table_that_is_there_is_compared_in_all_that_was_asked_for(tmp_path, asked, said):
     url = str(tmp_path / "t")
     lakelatch.create(url, **THERE).close()
-    asked = {name: value for name, value in (THERE | asked).items() if name != "ordering_field" or value is not None}
+    asked = {name: value for name, value in (THERE | asked).items() if value is not ...}
     with pytest.raises(ConfigError, match=said) as told:
         lakelatch.create(url, exist_ok=True, **asked)
     assert len(told.value.differences) == 1
