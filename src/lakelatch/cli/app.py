@@ -280,7 +280,9 @@ def files(
 def check(
     path: Annotated[str, typer.Argument(metavar="PATH", help="Any Hudi table, from any writer.")],
     *,
-    deep: Annotated[bool, typer.Option("--deep", help="Also read all rows, and look for record keys and unique values that stand twice.")] = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Also read all rows; keys and unique values stand once.")
+    ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Leftovers of dead writers count as damage.")] = False,
     json: Json = False,
 ) -> None:
