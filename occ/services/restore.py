@@ -84,34 +84,33 @@ def _restore(session: Session, instant: str) -> tuple[str | None, tuple[str, ...
     finish_decided(session)
     with Service(session, "restore") as txn:
         txn.refuse_beside_archival()
-        target, later = txn.attempt.seen(lambda: _to_take_back(session, instant))
+        target, later, standing = txn.attempt.seen(lambda: _to_take_back(session, instant))
         if not later:
             txn.abort("nothing to take back")
             return None, ()
         # Newest first, as they leave.
         undone = [file_name(each) for each in reversed(later)]
-        standing = txn.attempt.seen(lambda: _standing(session, target, later))
         txn.settle({"slices": {}, "to": target.requested}, undone=undone, standing=standing)
     return txn.result.completion if txn.result else None, tuple(each.requested for each in reversed(later))
 
 
-def _to_take_back(session: Session, instant: str) -> tuple[Instant, tuple[Instant, ...]]:
-    """Return the commit to go back to, and the later ones, the oldest first."""
+def _to_take_back(session: Session, instant: str) -> tuple[Instant, tuple[Instant, ...], tuple[Landed, ...]]:
+    """Return the commit to go back to, the later ones, the oldest first, and `_standing`."""
     timeline = session.timeline()  # complete: it has each commit before the begin slot, and none can follow
     target = commit_at(session, timeline, instant)
     commits = timeline.commits
     later = commits[commits.index(target) + 1 :]
     if later:
         _refuse_to_lose(session, timeline, target, later)
-    return target, later
+    return target, later, _standing(session, timeline, target, later)
 
 
-def _standing(session: Session, target: Instant, later: tuple[Instant, ...]) -> tuple[Landed, ...]:
+def _standing(session: Session, timeline: Timeline, target: Instant, later: tuple[Instant, ...]) -> tuple[Landed, ...]:
     """The newest batches, in the target's state, of the sources whose newest batch is undone."""
     taken = {each.requested for each in later}
     sources = [each.batch.source for each in session.log.state.batches if each.instant in taken]
     completed = target.completed or target.requested
-    return standing_batches(session.timeline(), session.history, sources, completed=completed)
+    return standing_batches(timeline, session.history, sources, completed=completed)
 
 
 def _refuse_to_lose(session: Session, timeline: Timeline, target: Instant, later: tuple[Instant, ...]) -> None:

@@ -71,7 +71,8 @@ def test_a_watcher_goes_on_in_a_log_that_was_made_anew(world: World) -> None:
     assert next(events).event == "begin"
     seen = [next(events).event]
     assert seen == ["commit"]
-    writer.table.session.log.take_over(writer.table.settings, lambda: writer.table.timeline().commits[-1].completed)
+    newest = writer.table.timeline().commits[-1].completed
+    writer.table.session.log.take_over(writer.table.settings, lambda: newest, tuple)
     landed = world.writer("later").add("b")
     assert any(each.instant == landed.instant for each in islice(events, 8))
 

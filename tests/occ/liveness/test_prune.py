@@ -312,7 +312,7 @@ def test_one_who_closes_an_epoch_that_is_gone_misses_nothing(world, how, opening
     if how == "closes":
         z.table.session.log.close_epoch()
     else:
-        z.table.session.log.take_over(z.table.settings, lambda: "")
+        z.table.session.log.take_over(z.table.settings, lambda: "", tuple)
     z.add("a")
     assert world.content() == independent_content(world.folder) == {"a0": 3, "a1": 3, "b0": 1, "b1": 1}
     with world.fresh() as table:
