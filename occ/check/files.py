@@ -124,6 +124,7 @@ def check_named(store: Store, listing: Listing, history: History, named: Named, 
                 else:
                     missing.append((path, file, instant))
             continue
+        # In layout 1 later commits append to a log file, so it may be larger than its commit says.
         grows = isinstance(file, LogFile) and history.timeline.config.layout == 1
         if stat.file_size and stat.file_size != size and not grows:
             out.add("file-size", path, f"{path} has {size} bytes, its commit {instant} says {stat.file_size}", RESTORE)

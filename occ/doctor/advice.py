@@ -19,6 +19,7 @@ _LOST_SHARE = 0.2  # of the ended transactions
 _ENDED_FEW = 20  # fewer ended transactions are no basis for a share
 _STALE_S = _HOUR_S
 _SAVEPOINT_OLD_S = 30 * _DAY_S
+# Apache Hudi's hoodie.client.heartbeat.interval_in_ms times hoodie.client.heartbeat.tolerable.misses.
 _JVM_TIMEOUT_S = 120.0
 
 

@@ -44,6 +44,7 @@ def follow(session: Session, *, after: str | None = None, every_s: float = 1.0, 
         every_s: seconds between two polls of the log while nothing happens; a poll costs one read and one listing.
         ends: stop at the head of the log instead of waiting for more.
     """
+    # To follow from now on, the newest epoch is enough: it begins with the state so far.
     state, tail = LogState(), Tail(session.store, newest=after is None)
     told = after is not None
     while True:

@@ -150,6 +150,7 @@ def _landed(session: Session, story: Story, told: Account, commit: Commit) -> Ac
     known = {} if notes else _cost(stats)
     replaced = {FileGroupId(p, f) for p, ids in content.get("replaced", {}).items() for f in ids}
     merged: tuple[Other, ...] = ()
+    # A write that ends as a replacecommit has moved rows in its rebase: the groups it replaced name whose changes it met.
     if commit.action == "replacecommit" and (begin := story.begin) and begin.action != "replacecommit":
         parties = _parties(session, story.landed, story.settings)[0]
         merged = tuple(_other(each) for each in parties if not replaced.isdisjoint(each.writes.groups))

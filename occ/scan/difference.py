@@ -93,6 +93,7 @@ def between(
             gone.append(found.removed)
             come.append(found.added)
             yield from _told(partition, "changed", found.before, found.after)
+        # Rows without a partner in their own file group may have moved to another group of the partition.
         if gone:
             found = _compared(*(_numbered(pa.concat_tables(rows).drop_columns([_NTH])) for rows in (gone, come)))
             yield from _told(partition, "changed", found.before, found.after)

@@ -45,6 +45,7 @@ def held(session: Session, completion: str | None) -> Iterator[None]:
                 refused = True
                 _log.info("%s: a scan has no reader's lease: %s", session.url, e)
 
+    # The first beat comes after one interval, so a short scan writes nothing.
     timer = session.env.every(session.settings.heartbeat_interval_s, beat, name="lakelatch-reader")
     try:
         yield

@@ -125,6 +125,7 @@ def changes(session: Session, *, after: Time | None, until: Time | None, columns
         )
     wanted = wanted_of(session, schema, columns, None)
     known = {instant.requested: instant.order[0] for instant, _ in commits}
+    # Each row carries the T of the commit that wrote it, so a condition on that column finds the changed rows.
     of_commits = condition_on(wanted.table, [(COMMIT_TIME, "in", tuple(known))])
     columns = [*dict.fromkeys([*wanted.columns, COMMIT_TIME])]
     groups = {(stat.partition, stat.file_id) for _, commit in commits for stat in commit.stats}

@@ -117,6 +117,7 @@ class RowReader:
         if slice_.logs:
             rows = self._merged(slice_, self._wanted.needed)
             return self._chosen(lambda names: rows.select([n for n in names if n in rows.column_names])), []
+        # A cached footer may exclude the file before it is opened.
         known = self._session.footers.get(slice_.path)
         if known is not None and not self._that_may_match(known):
             return self._wanted.schema.empty_table(), []
