@@ -51,7 +51,7 @@ class LogReport:
 
 
 class _Reader:
-    """Walks through epochs and slots."""
+    """Reads the log, epoch by epoch and slot by slot, into a `LogReport`."""
 
     def __init__(self, store: Store, out: Findings) -> None:
         self._store, self._out = store, out
@@ -66,7 +66,7 @@ class _Reader:
         self._newest, before = epochs[-1] if epochs else "", -1
         for name in epochs:
             if int(name) != before + 1:
-                self._problems.clear()  # they are of a replaced log, which nobody reads any more
+                self._problems.clear()  # they are of a replaced log, which is never read again
                 self._start_anew()
             elif not self._state.closed:
                 self._start_anew()

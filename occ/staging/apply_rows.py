@@ -121,7 +121,7 @@ class Plan:
 
 
 def slices_by_partition(slices: list[FileSlice]) -> dict[str, tuple[FileSlice, ...]]:
-    """File slices in the form that `Plan` wants."""
+    """Return file slices by partition, the form that `Plan` takes."""
     found: dict[str, list[FileSlice]] = {}
     for each in slices:
         found.setdefault(each.partition, []).append(each)
@@ -661,7 +661,7 @@ def rewrite(plan: Plan, files: Files, old: FileSlice, incoming: Selection, partn
         mine = _not_newer(plan, files, old, incoming)
         if not mine.any():
             return
-        if not mine.all():  # a key may come twice, and another of its rows be the one that counts
+        if not mine.all():  # a key may come twice, and the other row may be the one to delete by
             incoming, partners = incoming.where(mine), None
     # Readers merge a log file onto the slice, so the slice need not be read where Hudi's merge gives the same as our rule.
     blind = plan.combine is None and appends(plan.spec, old) and (plan.delete or plan.spec.rule.as_hudi)
@@ -683,7 +683,7 @@ def rewrite(plan: Plan, files: Files, old: FileSlice, incoming: Selection, partn
 
 
 def _come_back(spec: FileSpec, old: FileSlice, keys: pa.Array, partners: Partners | None) -> pa.Array | None:
-    """Keys in the base file that the slice's log files deleted; writing them is an insert. None if nobody needs them."""
+    """Keys in the base file that the slice's log files deleted; writing them is an insert. None if no fact needs them."""
     if not old.logs or not spec.wanted.keys:
         return None
     if partners is None:

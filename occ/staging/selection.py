@@ -100,7 +100,7 @@ class Selection:
 
     @cached_property
     def key_hashes(self) -> npt.NDArray[np.uint64]:
-        """`wide_hashes` of the record keys."""
+        """The `wide_hashes` of the record keys."""
         return wide_hashes(self.keys)
 
     def column(self, name: str) -> Any:
