@@ -1,4 +1,4 @@
-"""Verifies a table: folders, files, footers, timeline, archived history and commit log."""
+"""Verify a table: folders, files, footers, timeline, archived history and commit log."""
 
 from .buckets import refuse_misplaced
 from .check import check

@@ -1,4 +1,4 @@
-"""The part of `check` that looks at the archived timeline: is it whole, and is every commit in one of the two?"""
+"""The check of the archived timeline: it is whole, and each commit is archived or active, but not both."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def archived_instants(store: Store, config: TableConfig, out: Findings) -> dict[str, Instant] | None:
-    """Archived instants by name; None where nothing was archived, or not all of it can be read."""
+    """Return the archived instants by name; None if nothing was archived, or a part of it cannot be read."""
     history = History(store, config.timeline_folder)
     if config.layout == 1:
         return None
@@ -54,7 +54,7 @@ def check_archived(
     landed: Sequence[Commit],
     out: Findings,
 ) -> None:
-    """Compare what was archived with the active timeline and with the commits of the log, which ``landed`` holds."""
+    """Compare the archive with the active timeline and with ``landed``, the commits of the log."""
     if archived is None:
         return
     names = set(store.names(config.timeline_folder))

@@ -1,7 +1,7 @@
-"""Does every key lie in the bucket that it belongs to? A bucket index trusts that and looks nowhere else.
+"""The check that each key is in its bucket: a bucket index looks it up nowhere else.
 
-With another number of buckets than its files were written with, a table would hold old rows where no writer finds them:
-an upsert would put a second row beside the first.
+With another number of buckets than its files were written with, a table would hold rows where no writer finds them: an upsert
+would add a second row for the key.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def refuse_misplaced(store: Store, config: TableConfig, slices: Iterable[FileSlice], buckets: int | None) -> None:
-    """Raise `ConfigError` when a bucket index of so many would not find all rows. Reads the keys up to the first wrong one.
+    """Raise `ConfigError` if an index of so many buckets would miss rows. Reads the keys up to the first wrong one.
 
-    The simple index (None) finds every row wherever it lies.
+    The simple index (None) finds each row anywhere.
     """
     if buckets is None:
         return
@@ -49,7 +49,7 @@ def refuse_misplaced(store: Store, config: TableConfig, slices: Iterable[FileSli
 
 
 def wrong_keys(store: Store, config: TableConfig, each: FileSlice, buckets: int) -> str | None:
-    """A sentence about the keys of a slice's files that belong to another bucket; None when there are none."""
+    """Return a sentence about keys in a slice's files that belong to another bucket, or None."""
     fields = config.record_key_fields
     if not fields:
         return None
@@ -69,11 +69,11 @@ def wrong_keys(store: Store, config: TableConfig, each: FileSlice, buckets: int)
 
 
 def wrong_by_footer(config: TableConfig, each: FileSlice, keys: Sequence[str], buckets: int) -> str | None:
-    """The same of the smallest and the largest key, which the footer tells. Only keys of one field can be judged so."""
+    """Return as `wrong_keys`, from the footer's smallest and largest key. Only keys of one field can be judged so."""
     bucket, fields = bucket_of(each.file_id), config.record_key_fields
     if len(fields) != 1 or bucket is None:
         return None
-    # The JVM's complex key generator writes the name before the value, of some versions also where there is one field.
+    # The JVM's complex key generator writes the field's name before the value, in some versions also for a single field.
     values = [key for key in keys if key and not key.startswith(f"{fields[0]}:")]
     found = bucket_ids([pa.array(values, pa.string())], buckets)
     wrong = [key for key, its in zip(values, found.tolist(), strict=True) if its != bucket]

@@ -1,8 +1,8 @@
-"""Is a table sound? Reads everything that can be compared and changes nothing.
+"""The verification of a table. It reads all that can be compared, and changes nothing.
 
-Works on every Hudi table of versions 6, 8 and 9, whoever wrote it; what cannot be judged is named in
-`Report.unchecked`. May run while writers work: the files are listed first, so whatever is listed has begun by the time
-the timeline and the log are read.
+Works on Hudi tables of versions 6, 8 and 9 from any writer; `Report.unchecked` names the parts that cannot be judged. May run
+beside writers: files are listed first, so the transaction of each listed file has begun by the time the timeline and the log
+are read.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ def check(
     """Verify the table at the store's root.
 
     Args:
-        store: at the table.
-        deep: also read all rows that are in the table now, with their pages' checksums, and look for keys, and values under
-            unique constraints, that stand twice.
+        store: the store at the table's root.
+        deep: also read all rows of the present state, verify their pages' checksums, and find repeated keys and repeated
+            values under unique constraints.
         run_all: like `map`; a thread pool's reads several footers at once.
-        progress: called with what is looked at, how many are done and how many there are.
-        env: its clock says which commits are from the future.
+        progress: called with a label, the number of items done and the total.
+        env: its clock decides which commits are from the future.
 
     Raises:
         TableNotFoundError: there is no table.
-        UnsupportedTableError: a version that this library cannot look into.
+        UnsupportedTableError: a table version that this library cannot read.
         StorageError: the store failed.
     """
     out = Findings()
@@ -74,7 +74,7 @@ def check(
         if check_no_files(store, out):
             raise
         config = None
-    # Only now: where there is no table, nothing is looked through.
+    # After the properties: without a table there, the folders must not be searched.
     if not check_no_files(store, out) and config is not None:
         out.unchecked.append("everything else, because no reader comes past what is no file")
         return out.report(store.url)
@@ -98,7 +98,7 @@ def check(
     footers = _check_contents(store, config, listing, (history, log, named), out, run_all, progress)
     check_key_ranges(store, listing, footers, out)
     check_logs(store, slices, out)
-    # Only now: whoever was at work while we looked has had the time to remove what looked left over.
+    # Last of the quick checks: writers at work have had time to remove files that only looked like leftovers.
     out.confirm(lambda path: store.head(path) is not None or bool(store.list(path, recursive=True)))
     if log is not None and log.settings is not None and log.settings.bucket_count:
         keys = {path: footer.keys for path, footer in footers.items()}
@@ -123,7 +123,7 @@ def _check_contents(
     run_all: RunAll,
     progress: Progress | None,
 ) -> dict[str, Footer]:
-    """Open every Parquet file that counts, or that did; not those of dead or living transactions."""
+    """Open the Parquet files of present and past commits, not those of dead or open transactions."""
     history, log, named = known
     archived = {each.requested: each.completed or "" for each in (history.history or {}).values()}
     completion = archived | _completion(history, log)
@@ -136,13 +136,13 @@ def _check_contents(
 
 
 def _completion(history: History, log: LogReport | None) -> dict[str, str]:
-    """T -> C of the commits that count, published or not."""
+    """Map T to C for all commits, published or not."""
     unpublished = {each.instant: each.completion for each in (log.commits if log else ())}
     return unpublished | {t: each.completed or each.requested for t, each in history.commits.items()}
 
 
 def _newest(listing: Listing, history: History, log: LogReport | None, out: Findings) -> list[FileSlice]:
-    """The file slices of a reader now, with commits that are in the log only. Leaves out what was found twice."""
+    """Return a reader's present file slices, with unpublished commits; one of two files of a group and commit is left out."""
     completion = _completion(history, log)
     contents = {**(log.contents if log else {}), **history.contents}
     replacements = tuple(
@@ -163,7 +163,7 @@ def _newest(listing: Listing, history: History, log: LogReport | None, out: Find
     )
     try:
         return build(unique, view, history.timeline.config).file_slices()
-    except LakeLatchError as e:  # whatever is wrong has been found by its own check
+    except LakeLatchError as e:  # its own check has reported the cause
         out.unchecked.append(f"the newest file slices: {e}")
         return []
 

@@ -1,4 +1,4 @@
-"""The part of `check` that reads the commit log and compares it with the timeline. Reads only; appends nothing."""
+"""The check of the commit log, and its comparison with the timeline. Read-only: it appends nothing."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ REBUILD = "restore it from a copy, or rebuild the log with `lakelatch adopt`"
 
 @dataclass(slots=True)
 class LogReport:
-    """What the log says of transactions.
+    """The log's record of transactions.
 
     Attributes:
-        outcome: T -> open, commit, rollback, abort, or ``lost`` for one that was open in a log that was replaced.
+        outcome: T -> open, commit, rollback, abort, undone, or ``lost`` for one that was open in a replaced log.
         commits: commit entries of the present log, in slot order.
-        contents: T -> what the commit did, where its side object is sound.
-        known_from: T up to this were there before the log: it says nothing of them.
-        pruned: whether epochs of this log have been removed.
-        settled_to: no commit up to this time is a stranger's, or not any more.
-        newest_from: slot that the newest epoch begins at; a writer publishes again what is missing of its commits.
-        whole: False when the log could not be read to its end.
+        contents: T -> the commit's content, if its side object is sound.
+        known_from: transactions with T up to this are older than the log, which does not know them.
+        pruned: True if epochs of this log have been removed.
+        settled_to: commits up to this time are not foreign, or have been taken over.
+        newest_from: first slot of the newest epoch; the next writer republishes missing commits from there on.
+        whole: False if the log could not be read to its end.
     """
 
     outcome: dict[str, str] = field(default_factory=dict)
@@ -46,18 +46,18 @@ class LogReport:
     entries: int = 0
 
     def ended(self, instant: str) -> bool:
-        """Whether that transaction is over without having landed, or was taken back."""
+        """Return whether the transaction ended without a commit, or was undone."""
         return self.outcome.get(instant) in ("rollback", "abort", "lost", "undone")
 
 
 class _Reader:
-    """Walks through epochs and slots."""
+    """Reads the log, epoch by epoch and slot by slot, into a `LogReport`."""
 
     def __init__(self, store: Store, out: Findings) -> None:
         self._store, self._out = store, out
         self.report = LogReport()
         self._state = LogState()
-        self._next = -1  # the slot that must come now; -1: any, a log begins
+        self._next = -1  # the next slot expected; -1: any, since a log begins
         self._newest = ""
         self._problems: list[tuple[str, str, str, str]] = []
 
@@ -66,7 +66,7 @@ class _Reader:
         self._newest, before = epochs[-1] if epochs else "", -1
         for name in epochs:
             if int(name) != before + 1:
-                self._problems.clear()  # of a log that was replaced, and that nobody reads any more
+                self._problems.clear()  # they are of a replaced log, which is never read again
                 self._start_anew()
             elif not self._state.closed:
                 self._start_anew()
@@ -80,9 +80,9 @@ class _Reader:
         return self.report
 
     def _start_anew(self) -> None:
-        """This epoch does not continue the one before: the log was replaced, and nothing old can land any more.
+        """Reset: this epoch does not continue the one before, so the log was replaced and no old transaction can commit.
 
-        Whether its commits count is the timeline's to say: one of them may be a zombie's.
+        The timeline decides which of the old log's commits count: one may be a zombie's.
         """
         for commit in self.report.commits:
             self.report.outcome.pop(commit.instant, None)
@@ -93,7 +93,7 @@ class _Reader:
         self.report.known_from = self.report.settled_to = ""
 
     def _epoch(self, epoch: str) -> bool:
-        """Read one epoch; False when what follows cannot be judged."""
+        """Read one epoch; return False if later entries cannot be judged."""
         found_in = [e for e in self._store.list(f"{LOG}/{epoch}") if is_slot(e.name)]
         bodies = {e.path: stored.body for e in found_in if (stored := self._store.get(e.path)) is not None}
         if epoch != self._newest and self._goes(found_in, bodies):
@@ -121,11 +121,11 @@ class _Reader:
                 self._apply(each, found.path)
             self._next = slot + 1
             if isinstance(entry, Close):
-                return True  # what stands after it counts for nothing
+                return True  # later entries of a closed epoch do not count
         return True
 
     def _goes(self, found: list[Entry], bodies: dict[str, bytes]) -> bool:
-        """Whether an old epoch is being removed (prune.py): then nobody reads it any more."""
+        """Return whether an old epoch is being removed (prune.py), so that nobody reads it any more."""
         if len(bodies) < len(found):
             return True
         try:
@@ -209,7 +209,7 @@ def check_log(store: Store, out: Findings) -> LogReport | None:
 
 
 def _check_side(store: Store, commit: Commit, out: Findings) -> None:
-    """The content was found; but was it the side object that had it?"""
+    """Report a missing or altered side object, even if the commit's content was found on the timeline."""
     if commit.side is None:
         return
     path = commit.side["path"]
@@ -225,7 +225,7 @@ def _check_side(store: Store, commit: Commit, out: Findings) -> None:
 
 
 def check_publication(store: Store, history: History, log: LogReport, out: Findings) -> None:
-    """Compare every commit of the log with its instant, and look for commits that the log does not know."""
+    """Compare each commit of the log with its instant, and find commits that the log does not know."""
     folder = history.timeline.config.timeline_folder
     first = history.first_active
     undone = {name for commit in log.commits for name in commit.undone}
@@ -294,7 +294,7 @@ def _compare(commit: Commit, history: History, log: LogReport, path: str, out: F
 
 
 def _find_strangers(history: History, log: LogReport, out: Findings) -> None:
-    # Whatever had completed before the log was is known, and what completed later says so by its C.
+    # Commits completed before the log existed are known; later ones are recognised by their C.
     strangers = [
         t for t, i in history.commits.items() if max(t, i.completed or "") > log.settled_to and t not in log.outcome
     ]

@@ -1,7 +1,7 @@
-"""The part of `check` that compares the files there are with those the commits name.
+"""The check that compares the listed files with those that commits name.
 
-The files were listed *before* the timeline and the log were read: the begin of everything listed is known by then, and
-what looks missing is asked for once more. So a table that is being written to is judged rightly.
+The files were listed *before* the timeline and the log were read, so the begin of each listed file's transaction is known.
+A file that looks missing is requested once more. So a table that is being written to is judged correctly.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """All files that commits name: path -> (T, statistics), and what became of their groups."""
+    """The files that commits name: path -> (T, statistics), and the fate of their groups."""
 
     stats: dict[str, tuple[str, WriteStat]]
     log_names: frozenset[str]
@@ -51,12 +51,12 @@ class Named:
 
 
 def data_files(listing: Listing) -> list[BaseFile | LogFile]:
-    """Base files and log files."""
+    """Return base files and log files."""
     return [*listing.bases, *listing.logs]
 
 
 def fate(instant: str, history: History, log: LogReport | None) -> str:
-    """What became of a transaction: committed, archived, ended, open or unknown."""
+    """The outcome of a transaction: committed, archived, ended, open or unknown."""
     if instant in history.commits or (log is not None and log.outcome.get(instant) == "commit"):
         return "committed"
     if log is not None and log.ended(instant):
@@ -67,17 +67,17 @@ def fate(instant: str, history: History, log: LogReport | None) -> str:
 
 
 def named_files(history: History, log: LogReport | None) -> Named:
-    """Collect the statistics of every commit that can be read, published or not."""
+    """Collect the statistics of all readable commits, published or not."""
     return _named_by({**(log.contents if log else {}), **history.contents})
 
 
 def _archived_contents(store: Store, history: History, named: Named) -> dict[str, CommitMetadata]:
-    """What the archived commits say of themselves, but for those that are known already."""
+    """Return the contents of archived commits that are not known yet, by T."""
     known = {instant for instant, _ in named.stats.values()}
     wanted = [i for i in (history.history or {}).values() if i.action in COMMIT_ACTIONS and i.requested not in known]
     found: dict[str, CommitMetadata] = {}
     for each, body in Archive(store, history.timeline.config.timeline_folder).contents(wanted).items():
-        with suppress(CorruptTableError):  # then it explains nothing
+        with suppress(CorruptTableError):  # an unreadable commit explains no missing file
             found[each.requested] = decode_commit(body, name=file_name(each), layout=2)
     return found
 
@@ -106,7 +106,7 @@ def _named_by(contents: dict[str, CommitMetadata]) -> Named:
 
 
 def check_named(store: Store, listing: Listing, history: History, named: Named, out: Findings) -> None:
-    """Every file that readers need is there, with the size its commit says."""
+    """Report files that readers need and that are missing, or differ in size from their commit."""
     sizes = {file.path: file.size for file in data_files(listing)}
     old: list[str] = []
     missing: list[tuple[str, BaseFile | LogFile, str]] = []
@@ -118,17 +118,18 @@ def check_named(store: Store, listing: Listing, history: History, named: Named, 
         if size is None:
             entry = store.head(path)
             if entry is None and file.group not in named.replaced:
-                # Of an older version nobody can tell whether it was cleaned or lost, but by a clean instant.
+                # Only a clean instant shows whether an older version was cleaned or lost.
                 if named.newest.get(file.group, "") > file.instant:
                     old.append(path)
                 else:
                     missing.append((path, file, instant))
             continue
+        # In layout 1 later commits append to a log file, so it may be larger than its commit says.
         grows = isinstance(file, LogFile) and history.timeline.config.layout == 1
         if stat.file_size and stat.file_size != size and not grows:
             out.add("file-size", path, f"{path} has {size} bytes, its commit {instant} says {stat.file_size}", RESTORE)
     if missing:
-        # What replaced them may have been archived since, by an engine of which the log does not know.
+        # The commit that replaced them may have been archived since, by an engine that the log does not know.
         later = _named_by(_archived_contents(store, history, named))
         for path, file, instant in missing:
             if file.group not in later.replaced and later.newest.get(file.group, "") <= file.instant:
@@ -144,7 +145,7 @@ def check_named(store: Store, listing: Listing, history: History, named: Named, 
 
 
 def check_lineage(history: History, log: LogReport | None, out: Findings) -> None:
-    """Every version of a file group was made from the one before."""
+    """Report versions of a file group that were not made from the one before."""
     contents = {**(log.contents if log else {}), **history.contents}
     if history.timeline.config.merge_on_read:
         return
@@ -162,7 +163,7 @@ def check_lineage(history: History, log: LogReport | None, out: Findings) -> Non
 
 
 def check_listed(listing: Listing, history: History, log: LogReport | None, named: Named, out: Findings) -> None:
-    """Every file that is there belongs to a commit, or to a transaction that is still open."""
+    """Report files that belong neither to a commit nor to an open transaction."""
     _check_two_bases(listing, history, log, named, out)
     dead: dict[str, list[str]] = defaultdict(list)
     unsure = 0
@@ -192,7 +193,7 @@ def check_listed(listing: Listing, history: History, log: LogReport | None, name
 
 
 def _verdict(file: BaseFile | LogFile, history: History, log: LogReport | None) -> str:
-    """Of a file that no commit names: fine, dead, unsure, unnamed (its commit is there), or "never: why"."""
+    """Judge a file that no commit names: fine, dead, unsure, unnamed (its commit exists), or "never: why"."""
     became = fate(file.instant, history, log)
     half = log is not None and not log.whole
     if became == "committed":
@@ -257,7 +258,7 @@ def _check_two_bases(listing: Listing, history: History, log: LogReport | None, 
 
 
 def _twin(file: BaseFile | LogFile, named: Named) -> bool:
-    """Whether another file of the same group and commit is the committed one: then that is what is wrong."""
+    """Return whether the commit names another file of the group, which is a finding of its own (two-base-files)."""
     for path, (instant, _) in named.stats.items():
         if instant == file.instant:
             other = BaseFile.at(path, 0)
@@ -276,9 +277,9 @@ def check_buckets(
     *,
     deep: bool,
 ) -> None:
-    """Of a bucketed table: one file group for each bucket of a partition, with its keys.
+    """Report buckets with two file groups, and keys in the wrong bucket.
 
-    ``keys``: of a file, some that its footer tells. A ``deep`` check reads all of them.
+    ``keys``: the keys in a file's footer, by path. A ``deep`` check reads all keys.
     """
     seen: dict[tuple[str, int], FileSlice] = {}
     for each in slices:
@@ -313,7 +314,7 @@ def check_buckets(
 
 
 def check_remains(store: Store, history: History, log: LogReport | None, out: Findings) -> None:
-    """Pending instants, markers and heartbeats belong to transactions that are open."""
+    """Report pending instants, markers and heartbeats of transactions that are over."""
     for instant in history.timeline.pending:
         path = history.timeline.path(instant)
         if log is not None and log.ended(instant.requested):
@@ -346,7 +347,7 @@ def check_remains(store: Store, history: History, log: LogReport | None, out: Fi
 
 
 def _who_removes(instant: str, history: History, log: LogReport | None) -> str:
-    """A cleaning touches only what its log or the timeline can tell the outcome of."""
+    """The advice for a leftover: a rollback removes it only if the log or the timeline knows the outcome."""
     known = log is not None and (instant in log.outcome or instant in history.commits)
     return ROLL_BACK if known else FORGOTTEN
 

@@ -1,4 +1,4 @@
-"""What `check` can find: every kind once, with how bad it is. Pure.
+"""The findings of `check`: each kind with its severity. Pure.
 
 damage     some reader fails, misses rows or counts too many, or writers stop. Exit code 1.
 leftover   what a dead transaction left: no reader sees it, `lakelatch rollback` removes it. Exit code 0, 1 if strict.
@@ -101,7 +101,7 @@ RESTORE = "restore it from a copy"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found: ``path`` relative to the table, ``message`` what, ``next_step`` what to do."""
+    """One finding: ``path`` is relative to the table, ``message`` describes it, ``next_step`` is the remedy."""
 
     kind: str
     severity: Severity
@@ -112,12 +112,12 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What `check` saw.
+    """The result of `check`.
 
     Attributes:
         findings: worst first, then by kind and path.
-        facts: numbers and names worth showing, whatever was found.
-        unchecked: what this check cannot judge, as half sentences.
+        facts: numbers and names worth showing in any case.
+        unchecked: the parts that this check cannot judge, as noun phrases.
     """
 
     table: str
@@ -126,7 +126,7 @@ class Report:
     unchecked: tuple[str, ...] = ()
 
     def count(self, severity: Severity) -> int:
-        """How many findings are that bad."""
+        """Return the number of findings of that severity."""
         return sum(1 for each in self.findings if each.severity == severity)
 
     def sound(self, *, strict: bool = False) -> bool:
@@ -134,7 +134,7 @@ class Report:
         return not self.count("damage") and not (strict and self.count("leftover"))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; the keys are stable."""
+        """Return the report as plain values; the keys are stable."""
         return {
             "table": self.table,
             "sound": self.sound(),
@@ -148,7 +148,7 @@ class Report:
 
 
 class Findings:
-    """Collects while the parts of the check run."""
+    """Collects findings while the parts of the check run."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str, str], Finding] = {}
@@ -157,27 +157,27 @@ class Findings:
         self.unchecked: list[str] = []
 
     def add(self, kind: str, path: str, message: str, next_step: str) -> None:
-        """Note a finding; the same twice counts once."""
+        """Add a finding; duplicates count once."""
         severity, _ = KINDS[kind]
         self._found.setdefault((kind, path, message), Finding(kind, severity, path, message, next_step))
 
     def suspect(self, kind: str, path: str, message: str, next_step: str) -> None:
-        """A finding only if ``path`` is still there at the end: its writer may be removing it at this moment."""
+        """Add a finding that counts only if ``path`` still exists at the end: its writer may be removing it right now."""
         self._suspects.append((kind, path, message, next_step))
 
     def confirm(self, exists: Callable[[str], bool]) -> None:
-        """Turn the suspects that are still there into findings."""
+        """Turn the suspects that still exist into findings."""
         for kind, path, message, next_step in self._suspects:
             if exists(path):
                 self.add(kind, path, message, next_step)
         self._suspects.clear()
 
     def at(self, kind: str, path: str) -> bool:
-        """Whether something of this kind was found there."""
+        """Return whether a finding of this kind is at that path."""
         return any((each.kind, each.path) == (kind, path) for each in self._found.values())
 
     def report(self, table: str) -> Report:
-        """All of it, worst first."""
+        """Return the report, worst findings first."""
         order = list(KINDS)
         rank = {"damage": 0, "leftover": 1, "note": 2}
         found = sorted(self._found.values(), key=lambda f: (rank[f.severity], order.index(f.kind), f.path, f.message))

@@ -1,4 +1,4 @@
-"""The part of `check` that looks at partitions and at what does not belong there."""
+"""The check of partition folders, and of strange files and folders in them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .findings import Findings
 if TYPE_CHECKING:
     from ...storage import Store
 
-# hudi-rs splits every name with one of these endings at its underscores and fails where it finds too few.
+# hudi-rs splits names with these endings at the underscores, and fails if there are too few.
 _BASE_ENDINGS = (".parquet", ".lance", ".hfile")
 
 
 def check_folders(store: Store, listing: Listing, config: TableConfig, out: Findings) -> None:
-    """Partitions are marked, and hold nothing that a reader chokes on."""
+    """Report partitions without their metadata file, and files or folders on which a reader fails."""
     for partition in listing.unmarked:
         if store.head(join(partition, PARTITION_METADATA)) is None:
             path = join(partition, PARTITION_METADATA)
@@ -54,7 +54,7 @@ def check_folders(store: Store, listing: Listing, config: TableConfig, out: Find
 
 
 def _check_nested(store: Store, listing: Listing, config: TableConfig, partitions: set[str], out: Findings) -> None:
-    # Values of a date formatted with slashes make a partition of unknown depth.
+    # Dates formatted with slashes make partition paths of unknown depth.
     known_depth = config.keygen in ("SIMPLE", "COMPLEX")
     depth = len(config.partition_fields)
     reported: set[str] = set()
@@ -93,6 +93,6 @@ def _chain(folder: str) -> Iterable[str]:
 
 
 def _above(folder: str) -> list[str]:
-    """The folders that hold this one, nearest first."""
+    """Return the parent folders, nearest first."""
     parts = folder.split("/")
     return ["/".join(parts[:n]) for n in range(len(parts) - 1, 0, -1)]

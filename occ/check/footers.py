@@ -1,4 +1,4 @@
-"""The part of `check` that opens data files: footers always, all that they hold for a deep check."""
+"""The check of data files' contents: their footers always, all rows in a deep check."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ COMMIT_TIME, RECORD_KEY = META_COLUMNS[0], META_COLUMNS[2]
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What one file's footer says: ``rows`` None when it cannot be read; problems as (kind, sentence).
+    """The facts in one file's footer: ``rows`` is None if it cannot be read; problems are (kind, sentence).
 
-    ``keys``: its smallest and its largest record key, where it tells them. ``summed``: its writer says that its pages have
-    checksums. ``unread``: why the store did not let it be read, which says nothing of the file.
+    ``keys``: its smallest and largest record key, if it has them. ``summed``: its note says that pages have checksums.
+    ``unread``: the reason why the store refused the read, which is no fault of the file.
     """
 
     path: str
@@ -46,7 +46,7 @@ def check_footers(
     run_all: RunAll,
     progress: Callable[[int, int], None] | None,
 ) -> dict[str, Footer]:
-    """What the footer of every file says, by path. A job is a file, what its commit says of it, the commit's C or ""."""
+    """Check all footers and return them by path. A job is a file, its statistics in the commit, and the commit's C or ""."""
     found: dict[str, Footer] = {}
     for done, footer in enumerate(run_all(lambda job: inspect(store, config, *job), jobs), 1):
         for kind, message in footer.problems:
@@ -60,7 +60,7 @@ def check_footers(
 
 
 def inspect(store: Store, config: TableConfig, base: BaseFile, stat: WriteStat | None, completed: str = "") -> Footer:
-    """Look at one file. Runs on any thread; raises nothing for what is wrong with the file."""
+    """Read and judge one file's footer. Runs on any thread; a fault of the file is returned, not raised."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -70,7 +70,7 @@ def inspect(store: Store, config: TableConfig, base: BaseFile, stat: WriteStat |
         problems, keys = tuple(_problems(meta, config, base, stat, completed)), tuple(key for key in _said(meta) if key)
     except (pa.ArrowException, OSError, LakeLatchError, ValueError) as e:
         if store.head(base.path) is None:
-            return Footer(base.path, None)  # removed since it was listed; whether it may be is asked elsewhere
+            return Footer(base.path, None)  # removed since the listing; `check_named` judges whether it may be
         if _withheld(e):
             return Footer(base.path, None, unread=f"{base.path}, which could not be read: {_first(e)}")
         return Footer(
@@ -80,12 +80,12 @@ def inspect(store: Store, config: TableConfig, base: BaseFile, stat: WriteStat |
 
 
 def _withheld(error: BaseException) -> bool:
-    """Whether it was the store that failed, by a missing permission or a device, and not what the file holds."""
+    """Return whether the store failed, for a permission or a device, rather than the file's content."""
     return isinstance(error, LakeLatchError) or (isinstance(error, OSError) and error.errno is not None)
 
 
 def _said(meta: Any) -> tuple[str, str]:
-    """The smallest and the largest record key as the writer noted them."""
+    """Return the smallest and largest record key that the writer noted."""
     footer = meta.metadata or {}
     low, high = (footer.get(f"hoodie_{which}_record_key".encode(), b"") for which in ("min", "max"))
     return low.decode("utf-8", "replace"), high.decode("utf-8", "replace")
@@ -107,7 +107,7 @@ def _problems(
     if low is not None and high is not None and said != ("", "") and not may_be_span(said, (low, high)):
         yield "key-range", _other_range(base, said, (low, high))
     _, latest = _span(meta, names.index(COMMIT_TIME))
-    # Not above C rather than T: a file that a rebase moved holds rows of commits that began after its own.
+    # Compared with C rather than T: a file that a rebase merged again holds rows of commits that began after its own.
     if latest is not None and completed and latest > max(completed, base.instant):
         yield (
             "commit-time",
@@ -116,7 +116,7 @@ def _problems(
 
 
 def _span(meta: Any, column: int) -> tuple[str | None, str | None]:
-    """Smallest and largest text of a column by its statistics, (None, None) where a row group has none."""
+    """Return the smallest and largest text of a column by its statistics; (None, None) if a row group has none."""
     lows, highs = [], []
     for group in range(meta.num_row_groups):
         statistics = meta.row_group(group).column(column).statistics
@@ -147,9 +147,9 @@ def check_keys(
     *,
     progress: Callable[[int, int], None] | None,
 ) -> None:
-    """No page of a base file is broken, and no record key stands twice in one partition, log files merged.
+    """Report broken pages of base files, and record keys that occur twice in a partition, log files merged.
 
-    Reads all columns of the base files, one row group at a time, and the keys of log files; keeps eight bytes a row of a
+    Reads all columns of the base files, one row group at a time, and the keys of log files. Memory: eight bytes per row of a
     partition.
     """
     import numpy as np
@@ -185,7 +185,7 @@ def _name_duplicates(
     suspects: Any,
     out: Findings,
 ) -> None:
-    """Look again at the rows with equal hashes: different keys may share one."""
+    """Compare the keys with equal hashes, since different keys may share one, and report the repeated ones."""
     import numpy as np
 
     from ...hudi.table import shown, wide_hashes
@@ -208,7 +208,7 @@ def _name_duplicates(
 
 
 def _with_logs(store: Store, config: TableConfig, streams: Sequence[Stream], slice_: FileSlice, keys: Any) -> Any:
-    """The keys of a slice with its log files, of those of its base file (None: not known); these where it cannot be told."""
+    """Return a slice's keys, log files merged; the base file's ``keys`` (None: unknown) if they cannot be merged."""
     import pyarrow as pa
 
     from ...streams import slice_rows
@@ -217,13 +217,13 @@ def _with_logs(store: Store, config: TableConfig, streams: Sequence[Stream], sli
         return keys
     try:
         rows = slice_rows(store, config, streams, slice_, columns=(), meta=False)
-    except (pa.ArrowException, OSError, LakeLatchError):  # of the log files another finding tells
+    except (pa.ArrowException, OSError, LakeLatchError):  # `check_logs` reports damaged log files
         return keys
     return pa.concat_arrays(rows.column(RECORD_KEY).cast(pa.string()).chunks or [pa.array([], pa.string())])
 
 
 def _keys(store: Store, config: TableConfig, base: BaseFile, out: Findings, *, whole: bool = False) -> Any:
-    """The record keys of a file; None when they cannot be read. ``whole``: all other columns are decoded as well."""
+    """Return the record keys of a file; None if they cannot be read. ``whole``: decode all other columns too."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -253,7 +253,7 @@ def _keys(store: Store, config: TableConfig, base: BaseFile, out: Findings, *, w
 
 
 def _check_range(meta: Any, base: BaseFile, keys: Any, out: Findings) -> None:
-    """The footer's smallest and largest key are those of the rows, in one of the orders."""
+    """Report a footer whose smallest and largest key are not those of the rows, in either order."""
     import pyarrow.compute as pc
 
     said, spans = _said(meta), [("", "")]

@@ -1,4 +1,4 @@
-"""The part of `check` that compares the kept key ranges with the footers of the files."""
+"""The check of the stored key ranges against the files' footers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def check_key_ranges(store: Store, listing: Listing, footers: Mapping[str, Footer], out: Findings) -> None:
-    """What is kept of a file is what its footer says: by anything else an upsert passes over rows that it should find.
+    """Report stored ranges that differ from a file's footer: an upsert would miss rows there and insert them again.
 
-    An object that is torn, or names files that are gone, does no harm.
+    An object that is torn, or names deleted files, is harmless.
     """
     there = {f"{RANGES}/{name}" for name in store.names(RANGES)}
     if not there:
@@ -33,7 +33,7 @@ def check_key_ranges(store: Store, listing: Listing, footers: Mapping[str, Foote
         for base in files:
             size, low, high = ranges.get(base.path.rpartition("/")[2], (-1, b"", b""))
             footer = footers.get(base.path)
-            if size != base.size or footer is None or len(footer.keys) != 2:  # nobody goes by it
+            if size != base.size or footer is None or len(footer.keys) != 2:  # writers ignore such an entry
                 continue
             if footer.keys != (low.decode(), high.decode()):
                 out.add(

@@ -1,4 +1,4 @@
-"""Are the log files that readers merge whole?"""
+"""The check that the log files that readers merge are whole."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .findings import RESTORE, Findings
 
 
 def check_logs(store: Store, slices: Iterable[FileSlice], out: Findings) -> None:
-    """Look at the frame of every block in the newest file slices; their rows are not decoded."""
+    """Read the frame of each block in the newest file slices, without decoding rows; report torn ones."""
     for log in (log for each in slices for log in each.logs):
         from ...hudi.files import Torn, read_blocks  # with Arrow, which a table without log files needs no
 

@@ -1,4 +1,4 @@
-"""Finds what stands where readers and writers expect a file, and is none: a named pipe, a folder, a link to nothing ..."""
+"""Find names of files that are not files: named pipes, folders, dangling links."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FLAT = (HEARTBEATS, REQUESTS, SIDES, READERS, RANGES)  # they hold files only
 
 
 def no_files(store: Store) -> list[tuple[str, str]]:
-    """Path and kind, in words, of all that some reader or writer takes for a file; only disks can have such things."""
+    """Return path and kind, in words, of non-files that a reader or writer would open; only disks can have them."""
     found = getattr(store, "no_files", None)
     return [] if found is None else [(path, kind) for path, kind in found() if _is_read(path, kind)]
 
@@ -42,7 +42,7 @@ def _is_read(path: str, kind: str) -> bool:
 
 
 def check_no_files(store: Store, out: Findings) -> bool:
-    """Whether every name of a file is one's. Otherwise reading ends there, for a check as for everybody else."""
+    """Report non-files under names of files; return False if there are any, since reads, also a check's, stop there."""
     found = no_files(store)
     for path, kind in found:
         message = f"{path} is {kind}, where a file belongs: readers or writers stop there"

@@ -1,7 +1,7 @@
-"""The keys and partitions that rows are stored under, compared with those that a write of ours would give them.
+"""The check that stored rows have the keys and partitions that our writers would give them.
 
-Where they differ, a write puts a second row beside the first. The properties do not tell all of it: of one record key and several
-partition fields, JVM Hudi makes the key ``id:1`` or ``1``, as its version and an option of the writer say.
+Where they differ, a write adds a second row for the key. The properties do not decide it: with one record key field and
+several partition fields, JVM Hudi makes the key ``id:1`` or ``1``, depending on its version and an option of the writer.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _ROWS = 1024
 
 
 def refuse_other_keys(store: Store, config: TableConfig, slices: Sequence[FileSlice]) -> None:
-    """Raise `UnsupportedTableError` when rows in the oldest or the newest file group have other keys or partition paths."""
+    """Raise `UnsupportedTableError` if rows in the oldest or newest file group have other keys or partition paths."""
     in_order = sorted(slices, key=lambda each: each.instant)
     for each in in_order[:1] + in_order[1:][-1:]:
         rows = _some_rows(store, config, each)
         try:
             keys, paths = record_keys(rows, config.record_key_fields), partition_paths(rows, config)
-        except InputError:  # no row, or one that no write of ours would take
+        except InputError:  # there is no row, or one that our writers would refuse
             continue
         for column, made in ((RECORD_KEY, keys), (_PARTITION, paths)):
             stored = rows.column(column).combine_chunks()
@@ -49,7 +49,7 @@ def refuse_other_keys(store: Store, config: TableConfig, slices: Sequence[FileSl
 
 
 def _some_rows(store: Store, config: TableConfig, each: FileSlice) -> pa.Table:
-    """The first rows of the slice's base file, or those of its log files: keys, and what they are made of."""
+    """Return the first rows of the slice's base file, or those of its log files: keys, and the fields they derive from."""
     columns = [RECORD_KEY, _PARTITION, *dict.fromkeys((*config.record_key_fields, *config.partition_fields))]
     if each.base is None:
         found = logged_rows(store, each.logs, columns)

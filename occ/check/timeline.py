@@ -1,4 +1,4 @@
-"""The part of `check` that looks at ``hoodie.properties`` and the timeline."""
+"""The check of ``hoodie.properties`` and the timeline."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class History:
     """The timeline with the content of its commits.
 
     Attributes:
-        commits: T of every completed commit -> its instant.
-        contents: T -> what the commit says of itself; those that cannot be read are missing.
-        pending: T of every pending instant.
-        archived: whether there is, or may be, an archive of older instants.
-        history: archived instants by name, where all of them are known.
+        commits: T of each completed commit -> its instant.
+        contents: T -> the commit's metadata; unreadable ones are missing.
+        pending: T of each pending instant.
+        archived: True if there is, or may be, an archive of older instants.
+        history: archived instants by name, or None if not all of them are known.
     """
 
     timeline: Timeline
@@ -55,16 +55,16 @@ class History:
 
     @property
     def first_active(self) -> str | None:
-        """Files older than this count as committed for every reader."""
+        """T of the first active instant: readers count all older files as committed."""
         return self.timeline.first_active
 
 
 def check_properties(store: Store, out: Findings) -> TableConfig | None:
-    """The table's configuration, or None when it cannot be read.
+    """Return the table's configuration, or None if it cannot be read.
 
     Raises:
         TableNotFoundError: there is no table.
-        UnsupportedTableError: a version that this library cannot look into.
+        UnsupportedTableError: a table version that this library cannot read.
     """
     stored = store.get(PROPERTIES_PATH)
     if stored is None:
@@ -94,7 +94,7 @@ def check_properties(store: Store, out: Findings) -> TableConfig | None:
 
 
 def check_timeline(store: Store, config: TableConfig, out: Findings) -> History:
-    """Read every completed instant."""
+    """Read and check all completed instants."""
     timeline = read_timeline(store, config, tolerate_empty=True)
     _check_names(store, config, out)
     _check_times(timeline, out)
@@ -144,7 +144,7 @@ def _content(store: Store, timeline: Timeline, instant: Instant, out: Findings) 
 
 
 def check_clock(timeline: Timeline, now_s: float, out: Findings) -> None:
-    """Name the first commit whose time is ahead of the clock, by more than time zones explain."""
+    """Report commits whose times are ahead of the clock, by more than time zones explain."""
     bound = from_epoch_ms(int((now_s + _A_DAY_S) * 1000))
     ahead = [each for each in timeline.commits if max(each.requested, each.completed or "") > bound]
     if ahead:
@@ -190,7 +190,7 @@ def _check_times(timeline: Timeline, out: Findings) -> None:
             out.add("instant-times", path, f"{path} completed before it was requested", "correct its name from a copy")
         for label, time in zip(("requested", "completion"), times, strict=False):
             if (label, instant.action) == ("requested", "savepoint"):
-                continue  # it bears the time of the commit that it keeps
+                continue  # a savepoint has the time of the commit that it keeps
             other = by_time.setdefault(f"{label} {time}", path)
             if other != path:
                 out.add(
@@ -226,14 +226,15 @@ def _check_schema(timeline: Timeline, contents: dict[str, CommitMetadata], out: 
 def _check_columns(
     timeline: Timeline, contents: dict[str, CommitMetadata], carrying: list[Instant], columns: list[str], out: Findings
 ) -> None:
-    """Hudi's readers take the schema of the largest T, and the newest columns may be of a smaller one (echo.py)."""
+    """Report columns missing in the schema of the largest T, which Hudi's readers use; a smaller T may be newer (echo.py)."""
     from ...hudi.table import from_avro
 
     if not carrying:
         return
     last = max(carrying, key=lambda each: each.requested)
     shown = contents[last.requested].schema
-    with suppress(LakeLatchError, ValueError, KeyError, TypeError):  # a finding as soon as it is the newest one
+    # An unreadable schema is reported once it is the newest one.
+    with suppress(LakeLatchError, ValueError, KeyError, TypeError):
         if shown and (hidden := [name for name in columns if name not in from_avro(shown).names]):
             out.add(
                 "columns-hidden",

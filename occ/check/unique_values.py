@@ -1,6 +1,6 @@
-"""Do values under a unique constraint stand in one row each? Looked at when a constraint is set, by a restore and a deep check.
+"""The check of unique constraints, run when a constraint is set, by a restore and by a deep check.
 
-Nulls are never equal, as in SQL. Memory: the columns of the constraint, of all rows.
+Nulls are never equal, as in SQL. Memory: the columns of the constraint, for all rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHOWN = 3
 
 
 def check_unique(store: Store, settings: Settings, slices: Iterable[FileSlice], out: Findings) -> None:
-    """Every unique constraint of the table holds for its rows, wherever they lie."""
+    """Report values that break a unique constraint of the table, across all partitions."""
     bases = [each for each in slices if each.base is not None and each.base.extension == "parquet"]
     for constraint in settings.unique_constraints:
         try:
@@ -36,7 +36,7 @@ def check_unique(store: Store, settings: Settings, slices: Iterable[FileSlice], 
             OSError,
             LakeLatchError,
             KeyError,
-        ) as e:  # of a file that is broken another finding tells
+        ) as e:  # another check reports the broken file
             first = str(e).partition(". ")[0]
             out.unchecked.append(f"the unique constraint on {name_of(constraint)}: {first}")
             continue
@@ -53,13 +53,13 @@ def check_unique(store: Store, settings: Settings, slices: Iterable[FileSlice], 
 def _read(store: Store, each: FileSlice, constraint: Sequence[str]) -> pa.Table | None:
     with store.open(each.path) as stream:
         file = pq.ParquetFile(stream)
-        if not {RECORD_KEY, *constraint} <= {*file.schema_arrow.names}:  # it was written before the table had them
+        if not {RECORD_KEY, *constraint} <= {*file.schema_arrow.names}:  # written before the table had these columns
             return None
         return file.read([RECORD_KEY, *constraint], use_threads=False)
 
 
 def repeated(pieces: Sequence[pa.Table], constraint: Sequence[str]) -> pa.Table:
-    """Values that several rows of all these have: with two of their keys."""
+    """Return the values that occur in several rows, each with two of their keys."""
     if not pieces:
         return pa.table({RECORD_KEY: pa.array([], pa.string())})
     rows = with_values(pa.concat_tables(pieces, promote_options="permissive"), constraint)
@@ -71,7 +71,7 @@ def repeated(pieces: Sequence[pa.Table], constraint: Sequence[str]) -> pa.Table:
 
 
 def with_values(rows: pa.Table, constraint: Iterable[str]) -> pa.Table:
-    """The rows that have a value under a constraint: those without null in it."""
+    """Return the rows without a null in the constraint's columns."""
     for name in constraint:
         if rows.column(name).null_count:
             rows = rows.filter(rows.column(name).is_valid())
@@ -79,7 +79,7 @@ def with_values(rows: pa.Table, constraint: Iterable[str]) -> pa.Table:
 
 
 def shown_values(same: pa.Table, constraint: Sequence[str]) -> str:
-    """Some of what `repeated` has found, for a message."""
+    """Return some rows of `repeated`'s result, for a message."""
     few = python_rows(same.slice(0, _SHOWN))
     return "; ".join(
         f"{', '.join(f'{name}={row[name]!r}' for name in constraint)} in rows {row[RECORD_KEY]!r} and {row[OTHER_KEY]!r}"

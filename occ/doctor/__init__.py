@@ -1,4 +1,4 @@
-"""What of a table is unsafe, what is slow, and the line that mends it."""
+"""The diagnosis of a table: what is unsafe, what is slow, and the command that mends it."""
 
 from .advice import Finding, Severity, advise
 from .facts import Facts, OpenWork, gather, state_of

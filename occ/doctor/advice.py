@@ -1,4 +1,4 @@
-"""Judges the facts of a table: what is unsafe, what is slow, what is worth knowing, and the line that mends it. Pure."""
+"""Judge the facts of a table: unsafe, slow, or worth knowing, each with the command that mends it. Pure."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ Severity = Literal["unsafe", "slow", "note"]
 _HOUR_S, _DAY_S = 3600.0, 86400.0
 _SMALL_MANY = 20  # small files in one partition
 _LOGS_MANY = 10  # log files over one base file
-_LOST_SHARE = 0.2  # of the transactions that ended
-_ENDED_FEW = 20  # so few say nothing
+_LOST_SHARE = 0.2  # of the ended transactions
+_ENDED_FEW = 20  # fewer ended transactions are no basis for a share
 _STALE_S = _HOUR_S
 _SAVEPOINT_OLD_S = 30 * _DAY_S
+# Apache Hudi's hoodie.client.heartbeat.interval_in_ms times hoodie.client.heartbeat.tolerable.misses.
 _JVM_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One piece of advice. ``kind`` is stable; ``mend`` is the line that mends it, "" where nothing has to be done."""
+    """One piece of advice. ``kind`` is stable; ``mend`` is the command that mends it, "" if there is nothing to do."""
 
     severity: Severity
     kind: str
@@ -33,7 +34,7 @@ class Finding:
 
 
 def advise(facts: Facts) -> list[Finding]:
-    """All that there is to say, the unsafe first."""
+    """Return all findings, the unsafe first."""
     found = [finding for rule in _RULES for finding in rule(facts)]
     if facts.settings is not None:
         found += [finding for judge in _SETTINGS for finding in judge(facts, facts.settings)]

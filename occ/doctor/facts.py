@@ -1,5 +1,5 @@
-"""Gathers what `advice` judges by. Reads only; it costs a look at the log, the timeline and one listing of the data files, and
-log files are read that are older than a change of the table's columns.
+"""Gather the facts that `advice` judges. Read-only: reads the log and the timeline, lists the data files once, and reads the
+log files that are older than a change of the table's columns.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..session import Session, savepoints
 
 @dataclass(frozen=True, slots=True)
 class OpenWork:
-    """An open transaction or a plan. ``state``: alive, silent (for the table's time-out) or dead; ``planned`` of a plan."""
+    """An open transaction or a plan. ``state``: alive, silent (for the table's time-out), dead, or ``planned`` for a plan."""
 
     instant: str
     operation: str
@@ -35,29 +35,29 @@ class OpenWork:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a table.
+    """The facts about a table.
 
     Attributes:
-        url: the table.
-        refusal: why it cannot be written; "" when it can.
-        settings: None without a commit log.
-        lock: its URL without secrets.
-        lock_error: why nobody here can reach the lock; "" when one can, or there is none.
+        url: the table's URL.
+        refusal: the reason why it cannot be written, or "".
+        settings: the table's settings; None without a commit log.
+        lock: the lock's URL without secrets.
+        lock_error: the reason why this process cannot reach the lock; "" if it can, or if there is no lock.
         jvm_lock: the lock's URL says that JVM writers take it too.
-        hosts, processes: of the writers that the log knows.
+        hosts, processes: numbers of hosts and processes among the writers in the log.
         foreign: T of commits that another engine made past the log.
-        commits: on the active timeline.
-        epochs: of the log.
-        open_work: what is open.
-        file_groups: that readers see; ``small``: the most small ones of one partition.
+        commits: number of commits on the active timeline.
+        epochs: number of the log's epochs.
+        open_work: the open transactions and plans.
+        file_groups: number that readers see; ``small``: the most small ones in one partition.
         logs_max: the most log files of one file slice.
         lagging: file groups with rows in log files that lack a column of the table and have another one narrower.
-        data_files, bytes: all that lie there; ``current_bytes``: what readers see.
+        data_files, bytes: all files in the table; ``current_bytes``: bytes that readers see.
         savepoints: T and age in seconds.
-        ended, lost: transactions that the log saw end, and those of them that another writer beat.
-        lost_s, lost_bytes: what these had cost.
-        no_files: paths where a file belongs and something else stands.
-        ahead_s: how far the newest time of the table lies in the future.
+        ended, lost: transactions that the log saw end, and those of them that lost to another writer.
+        lost_s, lost_bytes: seconds and bytes that these had spent.
+        no_files: paths of files that are something else, such as a folder.
+        ahead_s: seconds by which the table's newest time is in the future.
     """
 
     url: str
@@ -90,7 +90,7 @@ class Facts:
 
 
 def gather(session: Session) -> Facts:
-    """Look at a table. Raises only when it cannot be read at all."""
+    """Gather the facts of a table. Raises only if it cannot be read at all."""
     timeline, listing = session.timeline(), list_data_files(session.store)
     slices = session.snapshot().file_slices()
     now = session.env.now()
@@ -143,7 +143,7 @@ def _has_rows_of(session: Session, logs: Sequence[LogFile], commits: set[str]) -
         counting = commits & standing(session.store, logs).keys()
         bodies = ((log.path, session.store.body(log.path) or b"") for log in logs if log.instant in counting)
         blocks = [block for path, body in bodies for block in read_blocks(body, path)]
-    except CorruptTableError:  # which `check` names
+    except CorruptTableError:  # `check` reports it
         return False
     return any(isinstance(block, Block) and block.kind != DELETE for block in blocks)
 
@@ -183,13 +183,13 @@ def _ended(entries: list[Single]) -> tuple[int, list[Loss]]:
 
 
 def _foreign(entries: list[Single], commits: list[str]) -> tuple[str, ...]:
-    """Commits of the timeline that the log does not know, as far back as it goes."""
+    """Return the commits on the timeline that the log does not know, as far back as it goes."""
     first = entries[0] if entries else None
     if not isinstance(first, Open):
         return ()
     ours = [each for each in entries if isinstance(each, Commit)] + ([first.last] if first.last else [])
     known = {name for each in ours for name in (each.instant, each.named, each.schema_under)}
-    # What was open or landed before the first entry may be any of ours.
+    # Any commit up to the first entry's time may be ours: its log entries have been removed.
     return tuple(each for each in commits if each > first.top and each not in known)
 
 
@@ -200,7 +200,7 @@ def _work(session: Session, begin: Begin) -> OpenWork:
 
 
 def state_of(session: Session, begin: Begin) -> tuple[str, float | None]:
-    """Whether the writer of an open transaction is ``alive``, ``silent`` or ``dead``, and the age of its last beat in seconds."""
+    """Return the writer's state, ``alive``, ``silent`` or ``dead``, and the age of its last beat in seconds, if known."""
     beat = beat_age_s(session.store, session.env, begin.instant)
     if begin.process is not None and session.env.is_dead(begin.process):
         return "dead", beat
@@ -218,10 +218,10 @@ def _refusal(session: Session) -> str:
 
 
 def _small_bytes(session: Session) -> int:
-    """Files of less are joined by a clustering."""
+    """The size in bytes below which a clustering joins files; 0 if it cannot be computed."""
     try:
         return Sizes.asked(None, None, session.file_sizes).small
-    except ConfigError:  # which is the refusal
+    except ConfigError:  # `_refusal` reports it
         return 0
 
 

@@ -1,4 +1,4 @@
-"""What became of a transaction and why, rebuilt from the log; and what happens, as it happens."""
+"""The history of a table from its log: the outcome of a transaction and its cause, and events as they happen."""
 
 from .events import Event, follow
 from .why import Account, Overlap, why

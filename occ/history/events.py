@@ -1,4 +1,4 @@
-"""What happens to a table, as it happens: the entries of its log, in order."""
+"""The events of a table, as they happen: the entries of its log, in order."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ..session import Session
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened.
+    """One event.
 
     Attributes:
         slot: its place in the log; events come in this order.
         event: ``begin``, ``plan``, ``commit``, ``abort``, ``rollback`` or ``setting``.
         instant: T; "" for a setting.
         completion: C of a commit.
-        operation: as the transaction was begun; of a commit what it was in the end.
-        writer: who; of a rollback the one that was rolled back.
-        reason: of an end, or what changed of a setting.
-        winner: T of the one that an aborted transaction lost against.
+        operation: the operation that the transaction began as; for a commit, its final one.
+        writer: the writer; for a rollback, the one that was rolled back.
+        reason: the reason of an end, or the changed settings.
+        winner: T of the transaction that an aborted one lost against.
     """
 
     slot: int
@@ -37,20 +37,21 @@ class Event:
 
 
 def follow(session: Session, *, after: str | None = None, every_s: float = 1.0, ends: bool = False) -> Iterator[Event]:
-    """Yield what happens to the table, until the caller stops.
+    """Yield the table's events, until the caller stops.
 
     Args:
-        after: begin with what happened after this time (T or C); None: with what happens from now on.
-        every_s: seconds between two looks at the log while nothing happens; a look costs one read and one listing.
+        after: begin after this time (T or C); None: with the next event.
+        every_s: seconds between two polls of the log while nothing happens; a poll costs one read and one listing.
         ends: stop at the head of the log instead of waiting for more.
     """
+    # To follow from now on, the newest epoch is enough: it begins with the state so far.
     state, tail = LogState(), Tail(session.store, newest=after is None)
     told = after is not None
     while True:
         for entry in tail.read():
             event = _event(entry, state)
             state.apply(entry)
-            # By the largest time so far, which grows with the log: an end has no time of its own.
+            # Compared by the largest time so far, which grows with the log, because an end has no time of its own.
             if event is not None and told and (after is None or state.top > after):
                 yield event
         if ends:
@@ -60,7 +61,7 @@ def follow(session: Session, *, after: str | None = None, every_s: float = 1.0, 
 
 
 def _event(entry: LogEntry, state: LogState) -> Event | None:
-    """What an entry says; None for one that says nothing: about a transaction that is over, or of the log itself."""
+    """Return the event of an entry; None for entries on transactions that are over, and on the log itself."""
     match entry:
         case Begin():
             name = "begin" if entry.plan is None else "plan"

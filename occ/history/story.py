@@ -1,4 +1,4 @@
-"""One transaction as the log tells it: its begin, its end, what landed in between and what was open then."""
+"""The log's record of one transaction: its begin, its end, the commits in between, and the open ones at its end."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ..log import LogState
 
 @dataclass(slots=True)
 class Story:
-    """What the log has of one transaction.
+    """The log entries that concern one transaction.
 
     Attributes:
-        begin: None when the epoch that it began in was removed.
-        ending: None while it is open.
-        settings: those at its end.
-        landed: commits between what it was compared with and its end, in slot order.
-        pending: what else was open at its end.
-        attempts: of the same work: what ended before this one, oldest first.
-        whole: False when some of what landed meanwhile may be missing, because old epochs were removed.
+        begin: its begin; None if the epoch that it began in was removed.
+        ending: its commit or end; None while it is open.
+        settings: the settings at its end.
+        landed: the commits that it was compared with at its end, in slot order.
+        pending: the other open transactions at its end.
+        attempts: earlier attempts of the same work, oldest first.
+        whole: False if some of these commits may be missing, because old epochs were removed.
     """
 
     instant: str
@@ -34,7 +34,7 @@ class Story:
 
 
 def tell(entries: Iterable[Single], instant: str) -> Story | None:
-    """The story of one transaction; None when the log does not know it."""
+    """Build the story of one transaction; return None if the log does not know it."""
     story, state = Story(instant), LogState()
     commits: dict[str, Commit] = {}
     ends: list[tuple[Begin, End]] = []
@@ -51,7 +51,7 @@ def tell(entries: Iterable[Single], instant: str) -> Story | None:
             case End() if entry.instant in state.open:
                 ends.append((state.open[entry.instant], entry))
             case Open() if entry.last is not None and story.ending is None:
-                # The newest commit of an epoch that is gone: nobody knows whether the transaction had seen it.
+                # The newest commit of a removed epoch: its slot is unknown, and so is whether the transaction had seen it.
                 commits.setdefault(entry.last.instant, entry.last)
         state.apply(entry)
     if story.ending is None:
@@ -64,7 +64,7 @@ def tell(entries: Iterable[Single], instant: str) -> Story | None:
     story.landed = sorted(
         (each for each in commits.values() if each.slot > since), key=lambda each: (each.slot, each.place)
     )
-    work = begin.age, begin.writer  # several may have begun at one slot
+    work = begin.age, begin.writer  # the age alone is not unique: several transactions may have begun at one slot
     story.attempts = [(each, end) for each, end in ends if (each.age, each.writer) == work and each.slot < begin.slot]
     story.whole = first is not None and (first <= since or first <= 1)
     return story

@@ -1,6 +1,6 @@
-"""What would have let a transaction and its winner both land: the rules of `conflict` are asked again, one change at a time.
+"""Remedies for a lost transaction: evaluate the rules of `conflict` again, with one change at a time.
 
-Pure. Nothing is said here that `resolve` does not say of these facts.
+Pure. Each remedy is derived from a verdict of `resolve` on the changed facts.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from ...conflict import (
     strategy_names,
 )
 
-_LANDED = "99991231235959999"  # any time: `resolve` only asks whether there is one
+_LANDED = "99991231235959999"  # any time will do: `resolve` only checks that there is one
 _ROWS = frozenset({Kind.REWRITE})
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One change that would have helped.
+    """One remedy.
 
     Attributes:
         change: ``isolation``, ``merging``, ``ordering_field``, ``strategy``, ``priority``, ``reservation``, ``order``,
             ``operation``, ``early_conflict_detection`` or ``yield_wait_s``.
-        value: what to change it to.
-        lands: ``both``; or ``ours``: it lands, and the other one loses and is run again.
-        how: what to do, as a sentence.
+        value: the new value.
+        lands: ``both`` commit; or ``ours`` commits, and the other one loses and is retried.
+        how: the instruction, as a sentence.
     """
 
     change: str
@@ -46,20 +46,20 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A loss, with all that `resolve` was asked.
+    """A loss, with all inputs of `resolve`.
 
     Attributes:
-        ours: the loser, with what it wrote.
-        reads: what it read.
-        candidates: what had landed since its begin, then what was pending, with the winner among them.
+        ours: the loser, with its write set.
+        reads: its read set.
+        candidates: the commits since its begin, then the pending transactions, the winner among them.
         winner: T of the winner.
         isolation: the level in force for ours; ``floor`` is the table's.
-        merges: ours could merge again; ``hook``: could have, if the setting ``rebase`` let it.
-        repeatable: what it could; None: everything.
-        rebase: the setting: whether the table's writers merge again.
-        same_rows: rows that both changed, at least.
+        merges: ours could merge again; ``hook``: it could, if the setting ``rebase`` allowed it.
+        repeatable: the groups that it could merge again; None: all.
+        rebase: the table's setting that lets writers merge again.
+        same_rows: a lower bound for the number of rows that both changed.
         ordering: the table has an ordering field.
-        early: ours gave way before its commit.
+        early: ours yielded before its commit.
     """
 
     ours: Party
@@ -79,7 +79,7 @@ class Case:
     early: bool = False
 
     def lost(self, **changes: object) -> Conflict | None:
-        """What the rules say of ours, with some facts changed."""
+        """Return the conflict that the rules find for ours with some facts changed, or None."""
         case = replace(self, **changes) if changes else self  # type: ignore[arg-type]
         every = (case.repeatable or Repeatable(case.ours.writes.groups, looks=True)) if case.merges else None
         verdict = resolve(
@@ -90,14 +90,14 @@ class Case:
 
     @property
     def rival(self) -> Party | None:
-        """The winner."""
+        """The winner; None if it is not among the candidates."""
         return next((each for each in self.candidates if each.instant == self.winner), None)
 
 
 def explained(case: Case, rule: str) -> Case:
-    """The case with the values that ours must have shared with the winner, where only they give that rule.
+    """Add to the case the unique values that ours must have shared with the winner, if only they explain the rule.
 
-    The log keeps what a commit wrote of unique values, and nothing of the loser's.
+    The log keeps the unique values of a commit, but none of a loser's.
     """
     rival = case.rival
     if rival is None or not rival.writes.unique or _says(case, rule):
@@ -115,7 +115,7 @@ def _says(case: Case, rule: str) -> bool:
 
 
 def ways(case: Case) -> list[Way]:
-    """What would have helped; the first is the least change."""
+    """Return the remedies, the smallest change first."""
     if case.rival is None:
         return []
     found = [*_merged(case), *_weaker(case), *_earlier(case), *_ruled_otherwise(case), *_reserved(case), *_later(case)]
@@ -152,7 +152,7 @@ def _merged(case: Case) -> Iterator[Way]:
 
 def _weaker(case: Case) -> Iterator[Way]:
     if case.merges and case.same_rows and not case.ordering:
-        return  # it lost when it was merged again, after all that the isolation asks for
+        return  # it lost during its rebase, when the isolation's checks had passed already
     for level in reversed(ISOLATION_LEVELS[: ISOLATION_LEVELS.index(case.isolation)]):
         if case.lost(isolation=level) is None:
             below = ISOLATION_LEVELS.index(level) < ISOLATION_LEVELS.index(case.floor)
@@ -200,10 +200,10 @@ def _reserved(case: Case) -> Iterator[Way]:
 
 
 def _first(case: Case) -> str:
-    """Who lands if the winner meets ours while that is pending; "" when the winner would not wait.
+    """Return who commits if the winner meets ours while that is pending; "" if the winner would not wait.
 
-    ``both``; ``merged``: both, if the winner can merge again what ours changed, which the log does not say; ``same rows``:
-    the same, but it may have changed the same rows; ``ours``.
+    ``both``; ``merged``: both, if the winner can merge ours' changes, which the log does not record; ``same rows``: likewise,
+    but it may have changed the same rows; ``ours``.
     """
     rival = case.rival
     assert rival is not None
@@ -237,7 +237,7 @@ def _in_turn(change: str, value: str, rival: Party, lands: str, how: str) -> Way
 
 
 def _later(case: Case) -> Iterator[Way]:
-    """Ours after the winner, and after what else is in its way."""
+    """Yield the remedy of running ours after the winner, and after the other candidates in its way."""
     rest, last = case.candidates, case.winner
     while (at := next((n for n, each in enumerate(rest) if each.instant == last), None)) is not None:
         rest = rest[at + 1 :]

@@ -1,4 +1,4 @@
-"""Why a transaction lost: rebuilt from the log, when its writer has long gone."""
+"""The cause of a transaction's outcome, rebuilt from the log, long after its writer has gone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .ways import Case, Way, explained, ways
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """A file group that both changed; ``rows_min`` and ``rows_max``: how many rows both changed, None when not known."""
+    """A file group that both changed; ``rows_min`` and ``rows_max`` bound the rows that both changed, None if unknown."""
 
     group: str
     ours: Changed | None
@@ -30,7 +30,7 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """Another transaction in the story. ``completion``: "" when it was pending."""
+    """Another transaction in the story. ``completion`` is "" if it was pending."""
 
     instant: str
     operation: str
@@ -40,21 +40,21 @@ class Other:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What became of one transaction, and why.
+    """The outcome of one transaction, and its cause.
 
     Attributes:
         outcome: ``landed``, ``lost`` (another writer won), ``aborted``, ``rolled back``, ``open`` or ``planned``.
-        took_s: from its begin to its end, where that is known.
-        files, rows, bytes: what it wrote; in vain unless it landed.
-        wrote, read: what it wrote and read, in words.
-        winner: who won; None where nobody did.
+        took_s: seconds from its begin to its end, if known.
+        files, rows, bytes: the amount it wrote; wasted unless it landed.
+        wrote, read: its writes and reads, in words.
+        winner: the transaction that won; None if none did.
         rule: the rule that decided; for other ends the reason.
         overlap: the file groups that both changed, with their rows.
-        rounds: how often it had merged again what others changed.
-        merged_over: of one that landed by merging again: whose changes it was merged onto.
-        ways: what would have let both land.
+        rounds: the number of its rebase rounds.
+        merged_over: for a commit after a rebase, the transactions whose changes it merged onto.
+        ways: the remedies.
         attempts: earlier attempts of the same work, oldest first; they have no attempts of their own.
-        notes: what is not known any more.
+        notes: the facts that are no longer known.
     """
 
     instant: str
@@ -80,18 +80,18 @@ class Account:
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """All facts by name."""
+        """Return all facts by name."""
         return asdict(self)
 
 
 def why(session: Session, instant: str, known: Sequence[Single] | None = None) -> Account:
-    """What became of the transaction with requested time ``instant``.
+    """Return the account of the transaction with requested time ``instant``.
 
     Args:
-        known: the entries of the log, where somebody has read them; None reads them.
+        known: the entries of the log, if the caller has read them; None: read them here.
 
     Raises:
-        InputError: the log does not know it; the message says whether it has been pruned.
+        InputError: the log does not know it; the message says whether that part has been pruned.
     """
     entries = list(session.log.entries()) if known is None else known
     story = tell(entries, instant)
@@ -150,6 +150,7 @@ def _landed(session: Session, story: Story, told: Account, commit: Commit) -> Ac
     known = {} if notes else _cost(stats)
     replaced = {FileGroupId(p, f) for p, ids in content.get("replaced", {}).items() for f in ids}
     merged: tuple[Other, ...] = ()
+    # A write that ends as a replacecommit has moved rows in its rebase: the groups it replaced name whose changes it met.
     if commit.action == "replacecommit" and (begin := story.begin) and begin.action != "replacecommit":
         parties = _parties(session, story.landed, story.settings)[0]
         merged = tuple(_other(each) for each in parties if not replaced.isdisjoint(each.writes.groups))
@@ -240,7 +241,7 @@ def _lost(session: Session, story: Story, told: Account, loss: Loss) -> Account:
 
 
 def _cancelled(session: Session, story: Story, told: Account) -> Account:
-    """A plan that was ended: the rules say whether it could still have landed."""
+    """Account for a cancelled plan: evaluate the rules to see whether it could still have committed."""
     begin = story.begin
     assert begin is not None
     try:
@@ -284,7 +285,7 @@ def _parties(session: Session, commits: Iterable[Commit], settings: Settings) ->
 
 
 def _pending(session: Session, begin: Begin) -> Party:
-    """What was open then: of a plan, what it names; of a writer its markers are gone, so only what it had reserved."""
+    """Return an open transaction as a party: a plan with its file groups; a writer, whose markers are gone, without."""
     writes = WriteSet()
     if begin.plan is not None:
         try:
@@ -321,7 +322,7 @@ def _overlaps(loss: Loss, rival: Party | None, theirs: dict[FileGroupId, Changed
 
 
 def _rows_of_both(ours: Changed | None, theirs: Changed | None) -> tuple[int | None, int | None]:
-    """How many rows both changed, by counting: of ten rows, two who change six each have two in common at least."""
+    """Bound the rows that both changed by counting: two changes of six of ten rows have at least two in common."""
     if ours is None or theirs is None:
         return None, None
     mine, other = ours.updates + ours.deletes, theirs.updates + theirs.deletes

@@ -190,6 +190,7 @@ class Incoming:
         given = self._given
         if isinstance(given, _Stream):
             fields = columns(_data_columns(given.schema), schema, nothing=False)
+            # The reader is consumed now; later attempts fit the spooled rows.
             self._given = rows = self._spooled(given.tables(), fields)
             return rows
         if not isinstance(given, pa.Table):

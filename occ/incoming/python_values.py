@@ -48,6 +48,7 @@ def array_of(values: Sequence[Any], wanted: pa.DataType | None, name: str) -> pa
             f"column {name.partition('.')[0]!r} is nested too deep; store it flat, or as text; nothing was written",
             column=name.partition(".")[0],
         )
+    # pandas' NaT is a date, and unequal to itself.
     values = [None if isinstance(value, dt.date) and value != value else _listed(value) for value in values]
     kinds: dict[str, Any] = {}
     for value in values:

@@ -128,6 +128,7 @@ class TemporaryBytes:
             self.close()
             return pa.py_buffer(b"")
         try:
+            # The mapping outlives the file object that is closed below.
             self._file.flush()
             return pa.py_buffer(mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ))
         except OSError as e:

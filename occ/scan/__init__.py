@@ -1,4 +1,4 @@
-"""Reading rows: lazy scans of a state of the table, by all cores, of what a condition leaves."""
+"""Reading rows: lazy, parallel scans of one state of the table, narrowed by columns and a condition."""
 
 from .difference import Difference, differences
 from .explanation import Explanation, ScannedFile

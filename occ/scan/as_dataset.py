@@ -1,9 +1,9 @@
-"""A scan as a `pyarrow.dataset.Dataset`, so that DuckDB hands its projection and filters down to it.
+"""A scan as a `pyarrow.dataset.Dataset`, so that DuckDB pushes its projection and filters down to it.
 
-To a stream DuckDB hands nothing down. Of a dataset it calls ``scanner(columns=, filter=)``, and reads the ``to_reader()`` of
-what that returns; it does not filter these rows again. Source: DuckDB's Python client, ``arrow_array_stream.cpp``.
+DuckDB pushes nothing down to a stream. On a dataset it calls ``scanner(columns=, filter=)``, reads the ``to_reader()`` of the
+result, and does not filter these rows again. Source: DuckDB's Python client, ``arrow_array_stream.cpp``.
 
-The room does not export it: ``pyarrow.dataset`` imports pandas, which takes longer than all of this library.
+The package does not export it: ``pyarrow.dataset`` imports pandas, which takes longer than all of this library.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class ScanDataset(ds.Dataset):  # type: ignore[misc]
-    """The rows of a scan without a condition; each query narrows it anew, and all see one state of the table."""
+    """The rows of a scan without a condition; each query narrows it for itself, and all see one state of the table."""
 
-    def __init__(self, scan: Scan) -> None:  # pyarrow's own refuses to be called
+    def __init__(self, scan: Scan) -> None:  # not calling pyarrow's `__init__`, which raises
         self._scan = scan
 
     @property
@@ -33,24 +33,24 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]
         return self._scan.schema
 
     def scanner(self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None) -> Narrowed:  # noqa: A002
-        """What a query needs of it."""
+        """Return the scan narrowed to a query's columns and filter."""
         return Narrowed(self._scan, list(self.schema.names if columns is None else columns), filter)
 
 
 class Narrowed:
-    """As much of a pyarrow scanner as DuckDB uses."""
+    """The part of a pyarrow scanner's interface that DuckDB uses."""
 
     def __init__(self, scan: Scan, columns: list[str], condition: pc.Expression | None) -> None:
         self._rest = None
         try:
             self._scan = scan.narrowed(columns, condition)
-        except InputError:  # an expression that conditions do not know
+        except InputError:  # conditions do not support this expression: `to_reader` filters by it
             self._rest = condition
             self._scan = scan.narrowed(None, None)
         self.projected_schema = pa.schema([scan.schema.field(name) for name in columns])
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows, as a stream."""
+        """Return the rows as a stream."""
         reader = self._scan.to_batches()
         if self._rest is None:
             return reader

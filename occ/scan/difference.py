@@ -1,9 +1,9 @@
-"""What differs between two states of a table, row by row: added, changed, removed.
+"""The difference between two states of a table, row by row: added, changed, removed.
 
-A row is known by partition path and record key. File groups that have the same files in both states are not read. Of each
-other one the rows of both states are compared in memory; rows that only one of them has are kept until their partition
-ends, because a clustering or an overwrite moves rows to other file groups. Of several rows with one key the first is
-compared with the first, the second with the second.
+A row is identified by partition path and record key. File groups with the same files in both states are not read. For the
+others both states are compared in memory, group by group. Rows found on one side only are kept until their partition ends,
+because a clustering or an overwrite moves rows to other file groups. Several rows with one key are compared in order, the
+first with the first.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Difference:
     Attributes:
         partition: its path.
         kind: added, changed or removed.
-        before: the rows as they were; None where they are added.
-        after: the rows as they are, in the same order; None where they are removed.
+        before: the earlier rows; None for added ones.
+        after: the later rows, in the same order; None for removed ones.
     """
 
     partition: str
@@ -47,17 +47,17 @@ class Difference:
 
     @property
     def rows(self) -> int:
-        """How many."""
+        """The number of rows."""
         rows = self.before if self.after is None else self.after
         assert rows is not None
         return int(rows.num_rows)
 
 
 def differences(session: Session, before: Time, after: Time) -> Iterator[Difference]:
-    """Yield what differs, partition by partition, between the states as of two requested times.
+    """Yield the differences, partition by partition, between the states as of two requested times.
 
     Raises:
-        InputError: one is no time, or the table had no commit yet; or the first is the later one.
+        InputError: one is not a time, the table had no commit yet, or the first is the later one.
     """
     session.require_open()
     first, second = session.time_of(before, "before"), session.time_of(after, "after")
@@ -73,7 +73,10 @@ def differences(session: Session, before: Time, after: Time) -> Iterator[Differe
 def between(
     session: Session, old: Snapshot, new: Snapshot, wanted: Wanted, partitions: Iterable[str] | None = None
 ) -> Iterator[Difference]:
-    """The same between two snapshots; ``wanted`` has the record key and no condition. ``partitions``: only in these."""
+    """Yield as `differences` between two snapshots; ``wanted`` has the record key and no condition.
+
+    ``partitions``: only these; None: all.
+    """
 
     def rows_of(each: FileSlice | None) -> pa.Table:
         return _numbered(scan_slices(session, [each] if each else [], wanted).to_arrow())
@@ -90,6 +93,7 @@ def between(
             gone.append(found.removed)
             come.append(found.added)
             yield from _told(partition, "changed", found.before, found.after)
+        # Rows without a partner in their own file group may have moved to another group of the partition.
         if gone:
             found = _compared(*(_numbered(pa.concat_tables(rows).drop_columns([_NTH])) for rows in (gone, come)))
             yield from _told(partition, "changed", found.before, found.after)
@@ -123,13 +127,13 @@ def _compared(before: pa.Table, after: pa.Table) -> _Compared:
 
 
 def _keys(rows: pa.Table) -> pa.Array:
-    """Key and number as one text: unequal for unequal pairs, because a number has no colon."""
+    """Join number and key into one text, unique per pair because a number has no colon."""
     number = rows.column(_NTH).cast(pa.string())
     return pc.binary_join_element_wise(number, rows.column(RECORD_KEY), ":").combine_chunks()
 
 
 def _numbered(rows: pa.Table) -> pa.Table:
-    """With the number of each row among those of its key."""
+    """Add a column with the number of each row among those of its key."""
     keys = rows.column(RECORD_KEY)
     if len(pc.unique(keys)) == rows.num_rows:
         numbers = np.zeros(rows.num_rows, dtype=np.int64)
@@ -143,7 +147,7 @@ def _numbered(rows: pa.Table) -> pa.Table:
 
 
 def _equal(a: pa.ChunkedArray, b: pa.ChunkedArray) -> np.ndarray:
-    """Which values are the same; null is null, and NaN is NaN."""
+    """Mark equal values; null equals null, and NaN equals NaN."""
     if pa.types.is_nested(a.type):
         was, now = (column.cast(as_numbers(column.type)).to_pylist() for column in (a, b))
         return np.array([repr(x) == repr(y) for x, y in zip(was, now, strict=True)], dtype=bool)

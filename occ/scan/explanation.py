@@ -1,4 +1,4 @@
-"""What a scan reads and leaves out, for people."""
+"""The explanation of a scan: the files that it reads or leaves out, for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ScannedFile:
-    """One file of a scan's state, and why it is read or left out."""
+    """One file of a scan's state, and the reason why it is read or left out."""
 
     path: str
     read: bool
@@ -22,12 +22,12 @@ class Explanation:
 
     @property
     def read(self) -> tuple[ScannedFile, ...]:
-        """Those that are read."""
+        """The files that are read."""
         return tuple(each for each in self.files if each.read)
 
     @property
     def pruned(self) -> tuple[ScannedFile, ...]:
-        """Those that are left out."""
+        """The files that are left out."""
         return tuple(each for each in self.files if not each.read)
 
     def __str__(self) -> str:

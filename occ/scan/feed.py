@@ -1,8 +1,8 @@
-"""The change feed: what each commit has inserted, updated and deleted, row by row, in the order of completion times.
+"""The change feed: the inserts, updates and deletes of each commit, row by row, in the order of completion times.
 
-The rows of the file groups that a commit has written are compared as they were before it and after it. So it needs no help
-of the writer and works on every type of table, also for commits of Hudi's JVM writers; and it needs the states in between,
-which a cleaning may have taken.
+For each commit the file groups that it wrote are compared before and after it. So the feed needs no help from the writer and
+works on both table types, also for commits of Hudi's JVM writers; but it needs the states in between, which a cleaning may
+have deleted.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 CHANGE, INSTANT, WRITER = "_change", "_commit_instant", "_commit_writer"
 INSERT, BEFORE, AFTER, DELETE = "insert", "update_before", "update_after", "delete"
 _TOLD = (CHANGE, COMPLETION, INSTANT, WRITER)
-_MOVES_ONLY = frozenset({"CLUSTER", "COMPACT", "LOG_COMPACT"})  # rows that stay what they are
+_MOVES_ONLY = frozenset({"CLUSTER", "COMPACT", "LOG_COMPACT"})  # operations that move rows and change none
 
 
 @suggesting
 class ChangeFeed:
-    """Changes of a span of commits, read when they are asked for. Made by `Table.change_feed`.
+    """The changes of a span of commits, read lazily. Made by `Table.change_feed`.
 
-    Memory is the rows of one file group before and after a commit, and the rows of a partition that moved.
+    Memory: the rows of one file group before and after a commit, and the rows of a partition that moved.
 
     Attributes:
         schema: ``_change``, ``_commit_completion`` (C), ``_commit_instant`` (T) and ``_commit_writer``, then the data columns.
-        completion: the newest C of the span, the ``after`` of the next call.
+        completion: the newest C of the span; pass it as ``after`` to the next call.
     """
 
     def __init__(
@@ -67,25 +67,25 @@ class ChangeFeed:
         self.schema = pa.schema([*(pa.field(name, pa.string()) for name in _TOLD), *wanted.schema])
 
     def to_batches(self) -> pa.RecordBatchReader:
-        """The changes as a stream of Arrow batches, commit by commit.
+        """Return the changes as a stream of Arrow batches, commit by commit.
 
         Raises:
-            StorageError: a cleaning has taken a file meanwhile. Changes that came before were right.
+            StorageError: a cleaning has deleted a file meanwhile. Earlier batches are right.
         """
         return pa.RecordBatchReader.from_batches(
             self.schema, (batch for rows in self._tables() for batch in rows.to_batches())
         )
 
     def to_arrow(self) -> pa.Table:
-        """All changes as an Arrow table."""
+        """Return all changes as an Arrow table."""
         return pa.Table.from_batches(list(self.to_batches()), self.schema)
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """All changes as dictionaries, of values as in `Scan.to_pylist`."""
+        """Return all changes as dictionaries, with values as in `Scan.to_pylist`."""
         return python_rows(self.to_arrow())
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The changes for every library that knows Arrow's C stream interface."""
+        """Export the changes through Arrow's C stream interface."""
         return self.to_batches().__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
@@ -107,7 +107,7 @@ class ChangeFeed:
     def _told(self, each: Difference, instant: Instant, writer: str | None) -> pa.Table:
         rows = [rows.select(list(self._columns)) for rows in (each.before, each.after) if rows is not None]
         both, count = pa.concat_tables(rows), each.rows
-        if len(rows) == 2:  # a row as it was, and the same row as it is
+        if len(rows) == 2:  # interleave: each row before the change is followed by the same row after it
             both = both.take(pa.array(np.arange(2 * count).reshape(2, count).T.ravel()))
         kinds = {"added": [INSERT], "removed": [DELETE], "changed": [BEFORE, AFTER]}[each.kind]
         columns = [pa.array(kinds * count, pa.string())]
@@ -133,16 +133,16 @@ class ChangeFeed:
 def change_feed(
     session: Session, *, after: Time | None, until: Time | None, columns: Sequence[str] | None, whole_from: str
 ) -> ChangeFeed:
-    """See `Table.change_feed`; ``whole_from`` is the C from which on no cleaning has taken from states."""
+    """See `Table.change_feed`; states are whole from the C ``whole_from`` on, since no cleaning has touched them."""
     commits = session.commits(after=after, until=until)
     first = None if after is None or after in ("0", "000") else session.time_of(after, "after")
     since = None
-    # Looked at below, for all commits of the span.
+    # ``whole=False``: the check against ``whole_from`` below covers all commits of the span.
     view = session.view(as_of_completion=until, whole=False) if commits else session.view()
     start, schema = Snapshot(), view.arrow_schema()
     if commits and first is not None and session.commits(until=first):
         start, since = session.view(as_of_completion=first, whole=False).snapshot, first
-    # Before the first commit of all there is nothing; before any other one a state, which has to be whole.
+    # The state before a commit must be whole too, except before the table's first commit, which follows nothing.
     if commits and (commits[0][0].order[0] < whole_from or (since and commits[0][0].order[0] == whole_from)):
         seen = [instant.order[0] for instant, _ in commits if instant.order[0] <= whole_from]
         raise InputError(
@@ -155,7 +155,7 @@ def change_feed(
 
 
 def _writers(session: Session) -> dict[str, str]:
-    """Who made each commit that the log still tells of, by T."""
+    """Return the writer of each commit that the log still has, by T."""
     if not session.writable:
         return {}
     return {each.instant: each.writer for each in session.log.entries() if isinstance(each, Commit)}

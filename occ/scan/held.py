@@ -1,11 +1,11 @@
-"""A reader's lease for a scan that takes long: put when it has run for one heartbeat interval, and kept alive from then on.
+"""A reader's lease for a long scan: written once the scan has run for one heartbeat interval, then kept alive.
 
     t=0   read: the state of completion time C
     t=1   a short scan has ended, and has written nothing
-    t=10  a long one puts its lease "at C"; from now on no cleaning takes a file of that state
+    t=10  a long one puts its lease "at C"; from now on no cleaning deletes a file of that state
 
-A cleaning before that is one that retained less than the last ten seconds. What it took is told when the scan comes to it;
-rows that came before were right, because a data file never changes.
+Only a cleaning that retains less than the last ten seconds can be quicker. The scan then fails at the first deleted file;
+earlier rows are right, because a data file never changes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = logging.getLogger("lakelatch.scan")
 
 @contextmanager
 def held(session: Session, completion: str | None) -> Iterator[None]:
-    """Keep the files of that state while the block lasts; without a completion time retention alone does."""
+    """Keep the files of that state while the block lasts; without a completion time only the retention keeps them."""
     if completion is None or not session.writable:
         yield
         return
@@ -41,10 +41,11 @@ def held(session: Session, completion: str | None) -> Iterator[None]:
         elif not refused:
             try:
                 beating = Beating(session.store, lease)
-            except LakeLatchError as e:  # who may not write is covered by retention
+            except LakeLatchError as e:  # without write access the scan relies on the retention
                 refused = True
                 _log.info("%s: a scan has no reader's lease: %s", session.url, e)
 
+    # The first beat comes after one interval, so a short scan writes nothing.
     timer = session.env.every(session.settings.heartbeat_interval_s, beat, name="lakelatch-reader")
     try:
         yield

@@ -1,4 +1,4 @@
-"""Makes scans: of a table's state, of a transaction's, of what commits have changed."""
+"""Scans of a table's state, of a transaction's state, and of changed rows."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def scan_view(
     completion: str | None = None,
     hold: Hold = nullcontext,
 ) -> Scan:
-    """The scan of one state; arguments as of `Table.read`."""
+    """Return the scan of one state; arguments as for `Table.read`."""
     wanted, snapshot = wanted_of(session, view.arrow_schema(), columns, where), view.snapshot
 
     def slices(partition: str | None = None) -> list[FileSlice]:
@@ -92,7 +92,7 @@ def scan_slices(
     completion: str | None = None,
     hold: Hold = nullcontext,
 ) -> Scan:
-    """The scan of those of these slices that may hold wanted rows; ``of``: all from which they were chosen, to explain it."""
+    """Return a scan of the slices that may hold wanted rows; ``of`` returns all slices of the state, for explanations."""
     may = asked = {each.partition for each in slices}
     if wanted.condition is not None:
         may = partitions_that_may_match(sorted(asked), session.config, wanted.table, wanted.condition)
@@ -125,6 +125,7 @@ def changes(session: Session, *, after: Time | None, until: Time | None, columns
         )
     wanted = wanted_of(session, schema, columns, None)
     known = {instant.requested: instant.order[0] for instant, _ in commits}
+    # Each row carries the T of the commit that wrote it, so a condition on that column finds the changed rows.
     of_commits = condition_on(wanted.table, [(COMMIT_TIME, "in", tuple(known))])
     columns = [*dict.fromkeys([*wanted.columns, COMMIT_TIME])]
     groups = {(stat.partition, stat.file_id) for _, commit in commits for stat in commit.stats}
@@ -141,7 +142,7 @@ def changes(session: Session, *, after: Time | None, until: Time | None, columns
 
 @dataclass(frozen=True)
 class _WithCompletion:
-    """These columns of rows, and C of the commit that wrote each, by its T."""
+    """A finish that selects columns and adds the C of the commit that wrote each row, looked up by its T."""
 
     known: Mapping[str, str]
     columns: tuple[str, ...]
@@ -153,7 +154,7 @@ class _WithCompletion:
 
 
 def wanted_of(session: Session, schema: pa.Schema | None, columns: Sequence[str] | None, where: Any) -> Wanted:
-    """The columns and the condition, checked; ``schema`` None is that of a table without any column yet."""
+    """Check the columns and the condition; ``schema`` None: the table has no column yet."""
     session.config.refuse_reading()
     data = schema if schema is not None else pa.schema([])
     table = pa.schema([*(pa.field(name, pa.string()) for name in META_COLUMNS), *data])
@@ -170,7 +171,7 @@ def wanted_of(session: Session, schema: pa.Schema | None, columns: Sequence[str]
 
 
 def seen(session: Session, as_of: Time | None, as_of_completion: Time | None) -> tuple[View, str | None]:
-    """Return the state, and the completion time by which a lease can name it, where one can."""
+    """Return the state, and the completion time by which a lease can name it, or None."""
     session.require_open()
     if as_of is None and as_of_completion is None and session.writable:
         return session.latest()
@@ -178,5 +179,5 @@ def seen(session: Session, as_of: Time | None, as_of_completion: Time | None) ->
     if as_of is not None or as_of_completion is None or not session.writable:
         return view, None
     moment, last = session.time_of(as_of_completion, "as_of_completion"), session.log.state.last
-    # A lease at a moment to come would keep the state of then.
+    # A lease at a future moment would keep the state of that moment, not this one.
     return view, moment if last is not None and moment <= last.completion else None

@@ -1,4 +1,4 @@
-"""A scan cut into parts, which other processes read: each has all that it needs, and no handle on the table."""
+"""A scan cut into self-contained parts, which other processes read without a handle on the table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BATCH_ROWS_MAX = 131_072
 
 @dataclass(frozen=True)
 class ScanPart:
-    """Some slices of a scan. Pickles, so it travels to wherever it is read. Nothing keeps its files but the scan's owner."""
+    """Some slices of a scan, to be pickled and read elsewhere. Only the scan's owner keeps the files from cleanings."""
 
     store: Store
     config: TableConfig
@@ -31,10 +31,10 @@ class ScanPart:
     finish: Callable[[pa.Table], pa.Table]
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows; about two row groups are in memory, or a slice with log files.
+        """Yield the rows; about two row groups are in memory, or a slice with log files.
 
         Raises:
-            StorageError: a file is not there any more.
+            StorageError: a file has been deleted.
         """
         for rows in RowReader(_Files(self.store, self.config, self.streams), self.wanted).tables(self.slices, 1):
             yield from self.finish(rows).to_batches(max_chunksize=BATCH_ROWS_MAX)
@@ -50,15 +50,15 @@ class _Files:
 
     @property
     def url(self) -> str:
-        """Of the table."""
+        """The table's URL."""
         return self.store.url
 
     @property
     def env(self) -> Environment:
-        """Of the process."""
+        """The process's environment."""
         return SYSTEM
 
     @cached_property
     def footers(self) -> Footers:
-        """Those that were read."""
+        """A cache of the footers read so far."""
         return Footers(self.store)

@@ -1,4 +1,4 @@
-"""Which partitions can hold a row that meets a condition, by the values in their paths."""
+"""Partition pruning: choose the partitions that may hold matching rows, by the values in their paths."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...hudi.table import TableConfig, named_values, partition_path, possible_va
 def partitions_that_may_match(
     paths: Iterable[str], config: TableConfig, schema: pa.Schema, condition: Condition
 ) -> set[str]:
-    """Those that a row which meets the condition can lie in; in doubt they are among them."""
+    """Return the partitions that may hold a matching row; in doubt a partition is included."""
     paths, fields = list(paths), config.partition_fields
     part = condition.about(fields) if fields else None
     if part is None:
@@ -33,15 +33,15 @@ def partitions_that_may_match(
     told = pa.table({f: pa.array(c, schema.field(f).type) for f, c in zip(fields, columns, strict=True)})
     try:
         mask = part.mask(told).to_pylist()
-    except InputError:  # it has no result for a value, which may be in no row that is asked
+    except InputError:  # the condition fails on a value in a path, which perhaps no row has: prune nothing
         return set(paths)
     return unknown | {path for path, met in zip(places, mask, strict=True) if met}
 
 
 def only_partitions(config: TableConfig, schema: pa.Schema, terms: Terms) -> list[str] | None:
-    """The only partitions, existing or not, that rows which meet the terms can lie in; None when they don't tell.
+    """Return the only partitions, existing or not, that can hold rows matching the terms; None if the terms leave it open.
 
-    They tell when they name the values (``=`` or ``in``) of every partition column.
+    They must fix the values (``=`` or ``in``) of all partition columns.
     """
     fields = config.partition_fields
     told: dict[str, tuple[Any, ...]] = {}
@@ -55,6 +55,6 @@ def only_partitions(config: TableConfig, schema: pa.Schema, terms: Terms) -> lis
             partition_path(list(named_values(dict(zip(fields, values, strict=True)), config, schema).values()), config)
             for values in itertools.product(*(told[field] for field in fields))
         }
-    except InputError:  # a value that no partition of ours can have, or key generators that format them
+    except InputError:  # a value that no partition of ours can have, or a key generator that formats values
         return None
     return sorted(paths)

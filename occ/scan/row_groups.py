@@ -1,8 +1,8 @@
-"""Reads the rows of file slices: which row groups may hold wanted rows, and of these the wanted rows and columns.
+"""Read the wanted rows and columns of file slices.
 
-a base file          row group by row group; those whose statistics exclude the condition are not read
-with log files       all of the slice at once: any of its rows may have been changed or deleted
-a condition          its columns are read first, the others only where a row meets it
+a base file          row group by row group, skipping those whose statistics exclude the condition
+with log files       the whole slice at once: any of its rows may have been changed or deleted
+a condition          read its columns first, the others only where a row matches
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is read of each slice.
+    """The columns and rows to read of each slice.
 
     Attributes:
-        table: the columns that the table has, Hudi's meta columns in front.
-        columns: those of the result, in its order.
-        condition: what its rows meet.
+        table: the table's columns, Hudi's meta columns in front.
+        columns: the columns of the result, in its order.
+        condition: filters the rows; None: all rows.
     """
 
     table: pa.Schema
@@ -47,24 +47,24 @@ class Wanted:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the result."""
+        """The schema of the result."""
         return pa.schema([self.table.field(name) for name in self.columns])
 
     @property
     def asked(self) -> list[str]:
-        """The columns that are read for the condition; one at least, to know how many rows there are."""
+        """The columns read for the condition; at least one, to get the number of rows."""
         if self.condition is None:
             return []
         return sorted(self.condition.columns) or list(self.columns[:1])
 
     @property
     def needed(self) -> list[str]:
-        """The columns that are read."""
+        """All columns to read."""
         return list(dict.fromkeys((*self.asked, *self.columns)))
 
 
 class Source(Protocol):
-    """Where rows are read from: an open table, or what another process knows of it."""
+    """The source of rows: an open table, or the facts about it that another process got."""
 
     @property
     def url(self) -> str: ...
@@ -88,7 +88,7 @@ class RowReader:
         self._terms = where_of(wanted.condition.terms) if wanted.condition else ()
 
     def tables(self, slices: Sequence[FileSlice], at_once: int) -> Iterator[pa.Table]:
-        """Yield the wanted rows in the order of the slices, of a row group at a time.
+        """Yield the wanted rows in the order of the slices, a row group at a time.
 
         At most ``at_once`` row groups are read at the same time, and about twice as many are in memory.
         """
@@ -102,21 +102,22 @@ class RowReader:
         return (rows for rows in in_order(env, rest(), at_once) if rows.num_rows)
 
     def row_groups(self, slice_: FileSlice) -> tuple[list[int], pq.FileMetaData]:
-        """The row groups of a base file that may hold wanted rows, by its footer."""
+        """Return the row groups of a base file that may hold wanted rows, and its footer."""
         footer = self._session.footers.of(slice_.path, slice_.size)
         return self._that_may_match(footer), footer
 
     def count(self, slice_: FileSlice) -> int:
-        """The number of rows of a slice, whatever the condition says."""
+        """Return the number of rows of a slice, ignoring the condition."""
         if not slice_.logs:
             return int(self._session.footers.of(slice_.path, slice_.size).num_rows)
         return int(self._merged(slice_, ()).num_rows)
 
     def _begin(self, slice_: FileSlice) -> tuple[pa.Table, list[Callable[[], pa.Table]]]:
-        """The rows of the first row group, and calls for those of the others."""
+        """Read the first row group; return its rows, and calls that read the others."""
         if slice_.logs:
             rows = self._merged(slice_, self._wanted.needed)
             return self._chosen(lambda names: rows.select([n for n in names if n in rows.column_names])), []
+        # A cached footer may exclude the file before it is opened.
         known = self._session.footers.get(slice_.path)
         if known is not None and not self._that_may_match(known):
             return self._wanted.schema.empty_table(), []
@@ -136,14 +137,14 @@ class RowReader:
 
     def _read(self, file: pq.ParquetFile, number: int) -> pa.Table:
         there = file.schema_arrow.names
-        # Threads read other row groups at the same time, so one is enough for this one.
+        # Other threads read other row groups at the same time, so Arrow needs no more threads here.
         return self._chosen(
             lambda names: file.read_row_group(number, columns=[n for n in names if n in there], use_threads=False),
             file.metadata.row_group(number).num_rows,
         )
 
     def _chosen(self, read: Callable[[list[str]], pa.Table], count: int | None = None) -> pa.Table:
-        """The wanted rows and columns of what ``read`` gives the columns of; it has ``count`` rows."""
+        """Return the wanted rows and columns; ``read`` returns columns by name, of ``count`` rows."""
         wanted = self._wanted
         if wanted.condition is None:
             return self._shaped(read(list(wanted.columns)), wanted.columns, count)
@@ -160,7 +161,7 @@ class RowReader:
         return rows if mask.true_count == len(mask) else rows.filter(mask)
 
     def _shaped(self, rows: pa.Table, names: Sequence[str], count: int | None) -> pa.Table:
-        """These columns in the table's types; null where the file does not have one yet."""
+        """Return these columns in the table's types; null if the file lacks one."""
         count = rows.num_rows if count is None else count
         if rows.num_columns and rows.num_rows != count:
             raise CorruptTableError(

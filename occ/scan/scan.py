@@ -1,4 +1,4 @@
-"""`Scan`: the rows of one state of a table that somebody wants, read when they are asked for."""
+"""`Scan`: chosen rows of one state of a table, read lazily."""
 
 from __future__ import annotations
 
@@ -35,19 +35,18 @@ def _as_they_are(rows: pa.Table) -> pa.Table:
 
 @suggesting
 class Scan:
-    """Some rows of one state of a table, that of when the scan was made. Nothing is read before it is asked for.
+    """A lazy read of rows of one state of a table, fixed when the scan was made.
 
-    Each of the methods that read does so from the beginning, so a scan may be read several times, and by several threads.
-    Row groups are read ahead by as many threads as Arrow has (`pyarrow.set_cpu_count`), and come in the order of
-    partitions and file groups. At most about twice as many row groups as threads are in memory.
+    Each reading method starts from the beginning, so a scan may be read several times, and by several threads. Row groups are
+    read ahead by as many threads as Arrow has (`pyarrow.set_cpu_count`), and come in the order of partitions and file groups.
+    At most about twice as many row groups as threads are in memory.
 
-    Polars, DuckDB, pandas and pyarrow take it as it is, through ``__arrow_c_stream__``. It pickles: another process opens the
-    table for itself, and reads the same state; ``progress`` is not called from there.
+    Polars, DuckDB, pandas and pyarrow accept a scan as input, through ``__arrow_c_stream__``. It pickles: another process opens
+    the table for itself, and reads the same state; ``progress`` is not called from there.
 
     Attributes:
         schema: the columns of the rows.
-        completion: the newest completion time C of the state that is read, where one is known: what `Table.changes` goes
-            on from.
+        completion: the newest completion time C of the state, or None if unknown; `Table.changes` continues from it.
     """
 
     def __init__(
@@ -67,41 +66,41 @@ class Scan:
         self.schema: pa.Schema = finish(wanted.schema.empty_table()).schema
 
     def telling(self, progress: Told | None) -> Scan:
-        """This scan, which tells how many rows have been read whenever it reads."""
+        """Set the callback for the number of rows read, and return this scan."""
         self._progress = progress
         return self
 
     # --- reading ---------------------------------------------------------------------------------------------
 
     def to_batches(self) -> pa.RecordBatchReader:
-        """The rows as a stream of Arrow batches, of at most 131,072 rows each; close it, or read it to its end.
+        """Return the rows as a stream of Arrow batches, of at most 131,072 rows each; close it, or read it to its end.
 
-        While it is open for long, a reader's lease keeps its files from cleanings (`Table.pinned` does from the start).
+        If it stays open for long, a reader's lease keeps its files from cleanings (`Table.pinned` does from the start).
 
         Raises:
-            StorageError: a file was cleaned away meanwhile; read again. Rows that came before were right.
+            StorageError: a file was cleaned away meanwhile; read again. Earlier rows are right.
         """
         return pa.RecordBatchReader.from_batches(self.schema, self._batches())
 
     def to_arrow(self) -> pa.Table:
-        """All rows as an Arrow table. Raises as `to_batches`."""
+        """Return all rows as an Arrow table. Raises as `to_batches`."""
         tables = [self._finish(rows) for rows in self._tables(self._wanted)]
         return pa.concat_tables(tables) if tables else self.schema.empty_table()
 
     def to_pandas(self) -> Any:
-        """All rows as a pandas DataFrame; `ConfigError` without pandas."""
+        """Return all rows as a pandas DataFrame; `ConfigError` without pandas."""
         _optional("pandas")
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
-        """All rows as a polars DataFrame; `ConfigError` without polars."""
+        """Return all rows as a polars DataFrame; `ConfigError` without polars."""
         return _optional("polars").from_arrow(self.to_arrow())
 
     def to_duckdb(self, connection: Any = None) -> Any:
-        """A DuckDB relation that streams the rows whenever it is executed; `ConfigError` without DuckDB.
+        """Return a DuckDB relation that streams the rows whenever it is executed; `ConfigError` without DuckDB.
 
         Args:
-            connection: where the relation belongs; DuckDB's default connection otherwise.
+            connection: the relation's connection; by default DuckDB's default connection.
         """
         duckdb = _optional("duckdb")
         if connection is not None and not isinstance(connection, duckdb.DuckDBPyConnection):
@@ -109,11 +108,11 @@ class Scan:
         return (duckdb if connection is None else connection).from_arrow(self)
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """All rows as dictionaries; a date or time that Python has none for (years before 1, after 9999) is its number."""
+        """Return all rows as dictionaries; a date or time outside of Python's years 1 to 9999 is given as its number."""
         return python_rows(self.to_arrow())
 
     def count(self) -> int:
-        """The number of rows; from the files' footers alone where there is no condition and no log file."""
+        """Return the number of rows; without a condition and log files, footers alone are read."""
         if self._wanted.condition is not None:
             asked = Wanted(self._wanted.table, tuple(self._wanted.asked), self._wanted.condition)
             return sum(rows.num_rows for rows in self._tables(asked))
@@ -123,7 +122,7 @@ class Scan:
             return sum(in_order(self._session.env, calls, self._at_once))
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The rows for every library that knows Arrow's C stream interface."""
+        """Export the rows through Arrow's C stream interface."""
         return self.to_batches().__arrow_c_stream__(requested_schema)
 
     def __iter__(self) -> NoReturn:
@@ -133,9 +132,9 @@ class Scan:
         )
 
     def parts(self, bytes_max: int) -> list[ScanPart]:
-        """The scan for other processes: slices in their order, together as long as their files have no more bytes.
+        """Split the scan for other processes, into parts of slices in order with at most ``bytes_max`` bytes of files.
 
-        Nothing keeps their files but retention and whoever holds a lease (`Table.pinned`).
+        Only the retention, or a lease held meanwhile (`Table.pinned`), keeps their files.
         """
         number(bytes_max, "bytes_max", least=1, whole=True)
         parts: list[list[FileSlice]] = []
@@ -154,7 +153,7 @@ class Scan:
     # --- telling ---------------------------------------------------------------------------------------------
 
     def explain(self) -> Explanation:
-        """Which files the scan reads, which it leaves out and why. Opens footers where there is a condition, and no rows."""
+        """Return the files that the scan reads or leaves out, with reasons. A condition makes it read footers, never rows."""
         reader = RowReader(self._session, self._wanted)
 
         def told(each: FileSlice) -> ScannedFile:
@@ -174,12 +173,12 @@ class Scan:
             return Explanation((*in_order(self._session.env, calls, self._at_once), *self._pruned()))
 
     def narrowed(self, columns: Sequence[str] | None, where: Any) -> Scan:
-        """The same state, with these columns of its own (None: all) and only the rows that meet a condition.
+        """Return a scan of the same state with some of its columns (None: all) and the rows that meet a condition.
 
         For scans that have no condition yet.
 
         Raises:
-            InputError: no condition on these columns.
+            InputError: not a condition on these columns.
         """
         asked, session = self._wanted, self._session
         assert asked.condition is None
@@ -230,7 +229,7 @@ class Scan:
                 raise
 
     def _gone(self, error: StorageError) -> StorageError | None:
-        """The error for a file that was there when the scan was made."""
+        """Return the error for a file of the scan that has been deleted since; None if none has."""
         store, url = self._session.store, self._session.url
         paths = (path for each in self._slices for path in each.paths if (error.path or "").endswith(path))
         missing = next((path for path in paths if store.head(path) is None), None)

@@ -197,6 +197,7 @@ def run(execution: Execution) -> None:
     # Read again: an instant that vanished while its row was read has been archived by another execution.
     lacking = set(_lacking(session, instants))
     rows = [row for row in rows if row.instant in lacking]
+    # Flushed before the first instant leaves the timeline: a deleted file that came back after that would count.
     listing = _secure_deletions(session)
     before = execution.content.get("before")
     if isinstance(before, str) and is_time(before):

@@ -1,4 +1,4 @@
-"""Cleaning: choose the file slices that no retained state sees. Decided here, carried out in `services`.
+"""Cleaning: delete the file slices that no retained state sees. `find` decides, `run` carries it out.
 
 A state belongs to a moment, a completion time. Retained are the states of the newest commits, of each open transaction's
 begin, of each reader's lease and of each savepoint. A slice that `build` shows at one of them stays.

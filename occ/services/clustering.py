@@ -109,6 +109,7 @@ def find(
             f"{session.url} has no schema, so that its files cannot be joined here; nothing was planned. Write some rows first",
             table=session.url,
         )
+    # Refused before anything is planned, since no execution could merge these log files.
     if any(each.logs for each in found):
         ordering_of(session.config)
         refuse_types(session, schema, "cluster")

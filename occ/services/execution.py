@@ -237,5 +237,6 @@ def end_plan(session: Session, plan: Begin, reason: str) -> bool:
 
     if session.log.append(build) is None:
         return False
+    # Only after the abort entry: until then an execution may still commit these files.
     session.cleaner.sweep(plan.instant, plan.action)
     return True

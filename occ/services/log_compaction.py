@@ -40,7 +40,7 @@ MIN_LOGS = 5  # Apache Hudi's hoodie.log.compaction.blocks.threshold
 
 
 def checked(min_logs: int) -> int:
-    """``min_logs``, or `ConfigError`."""
+    """Return ``min_logs``; raise `ConfigError` unless it is a whole number of at least 2."""
     return int(number(min_logs, "min_logs", least=2, whole=True, error=ConfigError))
 
 

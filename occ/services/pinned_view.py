@@ -99,6 +99,7 @@ def pinned(session: Session, *, as_of_completion: str | None) -> Iterator[Pinned
     env, past = session.env, as_of_completion is not None
     known = as_of_completion or (last.completion if last else EARLIEST)
     try:
+        # The lease comes before the view: a clean decided in between then sees it, and keeps the files.
         beating = Beating(session.store, Lease(env.uuid(), session.writer, known, exact=past, process=env.process()))
     except StorageError as e:
         e.add_note("who cannot write into .hoodie is covered by the retention of cleanings only: use Table.read")
@@ -113,6 +114,7 @@ def pinned(session: Session, *, as_of_completion: str | None) -> Iterator[Pinned
             view = session.view(as_of_completion=as_of_completion)
         timer = env.every(session.settings.heartbeat_interval_s, beating.beat, name="lakelatch-reader")
         found = PinnedView(session, view, known, beating, past=past)
+        # A clean that was decided just before the lease may have deleted files: find out before the first read.
         found.check()
         yield found
         found.check()

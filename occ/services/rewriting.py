@@ -235,6 +235,7 @@ def _laid_out(
     del keys
     number, of = share
     mine = order[len(order) * number // of : len(order) * (number + 1) // of]
+    # In the order of the files, so that each row group is read once; ``wanted`` restores the layout's order.
     places = np.sort(mine)
     taken, start = [], 0
     for piece in (piece for each in slices for piece in _pieces(spec, each)):

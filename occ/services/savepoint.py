@@ -94,5 +94,6 @@ def again(session: Session, attempt: Callable[[], T]) -> T:
         except (ConflictError, RolledBackError):
             if number == _ATTEMPTS - 1:
                 raise
+            # Jittered, so that two services that ended each other do not meet again.
             session.env.sleep(session.env.random() * 0.2 * 2**number)
     raise AssertionError

@@ -102,6 +102,7 @@ def schedule(session: Session, name: str, find: Find, *, executes: bool = False)
     compacts = SERVICES[name].action in COMPLETED_AS and session.config.merge_on_read
     last: _Stale | None = None
     for _ in range(_ATTEMPTS):
+        # Follow before reading the state, so that no entry between the two is missed.
         follower = session.log.follow(Follower())
         try:
             state, slot = session.log.catch_up(), session.log.next_slot
@@ -277,6 +278,7 @@ def execute(session: Session, instant: str, report: Reporter | None = None, runn
         RolledBackError: the plan was cancelled meanwhile.
     """
     begin = _plan(session, instant)
+    # Again or for the first time: the scheduler may have died between the log entry and the instant.
     announce(session, begin)
     assert begin.plan is not None
     files = extent(held(session.store, begin.plan))

@@ -121,7 +121,7 @@ class Plan:
 
 
 def slices_by_partition(slices: list[FileSlice]) -> dict[str, tuple[FileSlice, ...]]:
-    """File slices in the form that `Plan` wants."""
+    """Return file slices by partition, the form that `Plan` takes."""
     found: dict[str, list[FileSlice]] = {}
     for each in slices:
         found.setdefault(each.partition, []).append(each)
@@ -155,6 +155,7 @@ class Files:
         self.looked: set[FileGroupId] = set()
         self.idle = False
         self.kept: Kept | None = None
+        # Writes of the transaction and rounds of its rebase count on, so that no superseded file's name is used again.
         made_before = spec.write + round  # files of the same group, by this transaction
         self._token, self._first_log = token(task, made_before), made_before * LOGS_MAX + 1
         self.hashes: dict[str, list[npt.NDArray[np.uint64]]] = {}
@@ -539,12 +540,14 @@ def owners(plan: Plan, partition: str, keys: pa.Array) -> tuple[list[Found], _Ma
     A key in several slices (inserts look no key up) goes into all of them, as in Hudi. A key that a log file deleted is still
     in the base file, where Hudi's simple index finds it: it stays in its group, unless another group holds its row.
     """
+    # The smallest slices first, so that new keys fill these up.
     slices, count = sorted(plan.slices.get(partition, ()), key=_bytes), len(keys)
     with closing(_held_by_each(plan.spec, slices, keys)) as found:
         held = list(found)
     partners = [each[0] if each is not None else None for each in held]
     marks = [_met(each, count) if each is not None else np.zeros(count, bool) for each in partners]
     fresh = ~np.logical_or.reduce(marks) if marks else np.ones(count, bool)
+    # Keys that only a base file still has, deleted by its log files, stay in that group: no other group holds their rows.
     for mine, each in zip(marks, held, strict=True):
         if each is not None and fresh.any():
             back = fresh & _stored(each, count)
@@ -658,8 +661,9 @@ def rewrite(plan: Plan, files: Files, old: FileSlice, incoming: Selection, partn
         mine = _not_newer(plan, files, old, incoming)
         if not mine.any():
             return
-        if not mine.all():  # a key may come twice, and another of its rows be the one that counts
+        if not mine.all():  # a key may come twice, and the other row may be the one to delete by
             incoming, partners = incoming.where(mine), None
+    # Readers merge a log file onto the slice, so the slice need not be read where Hudi's merge gives the same as our rule.
     blind = plan.combine is None and appends(plan.spec, old) and (plan.delete or plan.spec.rule.as_hudi)
     if blind and (plan.delete or not _comes_back(plan.spec, old, incoming.keys)):
         if plan.delete:
@@ -679,7 +683,7 @@ def rewrite(plan: Plan, files: Files, old: FileSlice, incoming: Selection, partn
 
 
 def _come_back(spec: FileSpec, old: FileSlice, keys: pa.Array, partners: Partners | None) -> pa.Array | None:
-    """Keys in the base file that the slice's log files deleted; writing them is an insert. None if nobody needs them."""
+    """Keys in the base file that the slice's log files deleted; writing them is an insert. None if no fact needs them."""
     if not old.logs or not spec.wanted.keys:
         return None
     if partners is None:
@@ -752,6 +756,7 @@ def _by_row_groups(
             schema: pa.Schema | None = None
             for number, (start, end) in enumerate(file.row_groups):
                 mine = taken[start:end]
+                # New rows are joined to the last row group if they fit, so that no small one follows it.
                 joined = added is not None and end == len(taken) and end - start + inserts <= plan.spec.row_group_rows
                 if not mine.any() and not joined and writer.copy(file, number, shrunk=plan.delete):
                     continue

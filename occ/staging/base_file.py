@@ -194,6 +194,7 @@ class BaseFileWriter:
             size = stream.seek(0, os.SEEK_END)
             footer = StoredParquet(self._spec.store, self.path, stream).metadata
         note = note_of(footer)
+        # The digest does not depend on the order of the rows, in which two runs of a task may differ.
         if note.get("digest") != self._shape.digest or footer.num_rows != self._parquet.rows:
             raise CommitError(
                 f"{self.path} was written twice with different rows, because the source gave other rows when Spark ran "

@@ -110,7 +110,7 @@ class DataFile:
 def _announce_partition(spec: FileSpec, partition: str) -> None:
     """Write the partition metadata file before the first data file: JVM readers find a partition only by it."""
     path, known = join(partition, PARTITION_METADATA), spec.record.partitions if spec.record is not None else set()
-    if partition in known:  # nobody deletes it
+    if partition in known:  # written or seen before; it is never deleted
         return
     if spec.store.head(path) is None:
         put = put_secured(spec.store, path, partition_metadata(spec.instant, partition))

@@ -48,7 +48,7 @@ class FileLookout(Protocol):
 
 @dataclass(frozen=True)
 class FileSpec:
-    """Everything that the files of one transaction have in common. Pickles, so it travels to Spark's workers.
+    """The facts that all files of one transaction share. It pickles, to be sent to Spark's workers.
 
     Attributes:
         schema: the table's data columns after this transaction, without meta columns.

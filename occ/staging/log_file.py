@@ -61,7 +61,7 @@ class LogFileWriter:
         self._inserted = inserted if spec.wanted.keys else None
         self._version = version
         self.name = log_file_name(LogName(onto.file_id, spec.instant, version, token))
-        self._new = onto.base is None and not onto.logs  # a group that nobody has written before our snapshot
+        self._new = onto.base is None and not onto.logs  # a file group without a commit in our snapshot
         self.path = join(onto.partition, self.name)
         marker = announced(self.path)
         self._file = DataFile(

@@ -108,6 +108,7 @@ class MappedRows:
         """Take rows batch by batch: Arrow itself would first copy all batches into one."""
         if not len(places):
             return self._rows.select(names).slice(0, 0)
+        # Sorted places meet each batch once; ``back`` restores the caller's order.
         back: npt.NDArray[np.int64] | None = None
         if (places[1:] < places[:-1]).any():
             order = np.argsort(places, kind="stable")

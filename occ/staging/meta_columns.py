@@ -152,7 +152,7 @@ class FileRows:
         return pa.Table.from_arrays(columns, names=schema.names)
 
     def _new_rows(self, rows: pa.Table) -> pa.Array | None:
-        """Mask of the rows that this transaction changes, in this write or an earlier one; None is all of them."""
+        """Return a mask of the rows that this transaction changes, in this write or an earlier one; None: all."""
         if COMMIT_TIME not in rows.column_names:
             return None
         times = rows.column(COMMIT_TIME)
@@ -258,7 +258,7 @@ def _span(keys: Any) -> tuple[Any, Any]:
 
 
 def key_span(keys: pa.Array) -> Span:
-    """Smallest and largest of some keys, in Java's order."""
+    """Return the smallest and largest of some keys, in Java's order."""
     return java_span(keys, _span(keys))
 
 

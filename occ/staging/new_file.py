@@ -59,7 +59,7 @@ class NewFile:
 
         Raises:
             InputError: a column was dropped or retyped, a row has no key or belongs to another partition.
-            RolledBackError: somebody else has ended the transaction.
+            RolledBackError: another process has ended the transaction.
             CommitError: the transaction is over.
             TableError: the table's handle was closed.
         """

@@ -44,6 +44,7 @@ class OldFile:
             with torn_is_told(self._spec.store, self._path):
                 self.metadata = pq.read_metadata(self.stream)
         except BaseException:
+            # `__exit__` does not run if `__enter__` raises.
             self._stack.close()
             raise
         texts = stored_texts(self.metadata, but=(RECORD_KEY, *self._spec.config.record_key_fields))

@@ -87,6 +87,7 @@ class ParquetFile:
         self._sink.begin()
         columns = []
         for chunk in chunks:
+            # Only the file's name differs from the old file; its column depends on the number of rows alone, so it is kept.
             if chunk.path == (FILE_NAME,):
                 if rows not in self._names:
                     self._names[rows] = self._names_of(rows)

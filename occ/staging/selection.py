@@ -100,7 +100,7 @@ class Selection:
 
     @cached_property
     def key_hashes(self) -> npt.NDArray[np.uint64]:
-        """`wide_hashes` of the record keys."""
+        """The `wide_hashes` of the record keys."""
         return wide_hashes(self.keys)
 
     def column(self, name: str) -> Any:
@@ -142,6 +142,7 @@ class Selection:
             return wide_hashes(self._some_keys(start))
 
         starts = range(0, self.num_rows, KEYS_AT_ONCE)
+        # Equal hashes only find candidates; these few rows are then compared by their keys.
         twice = repeated_hashes(hashes, starts)
         if not len(twice):
             return self

@@ -57,6 +57,7 @@ class Staged:
                 inserts, updates, deletes = each.whole
                 stat = replace(each, num_inserts=inserts, num_updates=updates, num_deletes=deletes, whole=None)
             if each.log_files:
+                # Two runs of a task report the same file, which counts once.
                 logs = self._logs.setdefault(group, [])
                 logs += [] if any(log.path == stat.path for log in logs) else [stat]
                 continue
@@ -80,6 +81,7 @@ class Staged:
             self._replaced |= {slice_.group, group}
             self._values = None
             self._logs.pop(group, None)
+            # The dropped file may hold the rows of another group, which readers would see again without it.
             if self._stats.pop(group, None) is not None and (place := self._moved.pop(group, None)) is not None:
                 self._replaced.add(place)
 

@@ -139,6 +139,7 @@ def _make(store: Store, env: Environment, config: TableConfig, wanted: Settings)
                 raise
     mine = False
     if creation is None:
+        # All refusals come before `claim`, which is the first write.
         refuse_clock(env.now(), EARLIEST, store.url, trusted=False)
         refuse_unsafe(store)
         prove(wanted.lock, store.url, env=env)

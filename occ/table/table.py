@@ -505,6 +505,7 @@ class Table:
             write.stage(txn)
             return txn
 
+        # Around all attempts: a reader's rows are read once, before the first one, and freed after the last.
         with write.incoming or nullcontext():
             try:
                 return WriteResult.of(self.run(attempt, operation=write.operation, **bounds))
@@ -733,6 +734,7 @@ class Table:
             runner: as for `compact`.
         """
         report = Reporter(progress, "clean", "files")
+        # Refuse before the plan, since a clean cannot be cancelled once it is planned.
         refuse_no_runner(runner)
         planned = self.plan_clean(retain_commits=retain_commits, retain_hours=retain_hours, wait=wait)
         remove_undone(session := self._ours(), session.leases)

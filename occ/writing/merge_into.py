@@ -142,6 +142,7 @@ def stage_merge(txn: Writer, incoming: Incoming, matched: Asked, new: Asked) -> 
         return map(txn.workspace.changes.place_of, targets(plan, made[1]))
 
     take_turn(txn, aimed_at)
+    # Read and planned only now: the transaction may have waited, and restarted with another workspace.
     workspace = txn.workspace
     workspace.next_write()
     if (made := planned()) is None:

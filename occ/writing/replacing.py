@@ -89,6 +89,7 @@ def _replace(txn: Writer, rows: pa.Table, partitions: Iterable[str | None], *, o
     txn.workspace.next_write()
     with txn.workspace.staging():
         stats = _new_files(txn, rows, on_disk=on_disk)
+        # Drop the present slices before the new files are added: ``current`` would then include these.
         for each in partitions:
             txn.workspace.overwrites(each)
             txn.workspace.drop_file_groups(txn.workspace.current.file_slices(each))

@@ -116,6 +116,7 @@ def _apply(txn: Writer, incoming: Incoming, planned: Callable[[], tuple[Plan, pa
         return map(txn.workspace.changes.place_of, targets(replace(made[0], slices=slices), made[1]))
 
     take_turn(txn, aimed_at)
+    # Read and planned only now: the transaction may have waited, and restarted with another workspace.
     workspace = txn.workspace
     workspace.next_write()
     if (made := planned()) is None:
@@ -229,6 +230,7 @@ def _stage_by_condition(
         return [each.group for each in slices if near.covers(each.partition)]
 
     take_turn(txn, aimed_at)
+    # Read only now: the transaction may have waited, and restarted with another workspace.
     workspace = txn.workspace
     workspace.next_write()
     partition = _path(txn, named)
