@@ -155,6 +155,7 @@ class ObjectBackend:
             "line": place.pace.line_with_me(seen, waits=ask.waits) if turn or seen is None else seen.line,
         }  # fmt: skip
         if found is not None and "broken" in found.lock.ours:
+            # A breaker may have died before its second write, so each grant carries the last record along.
             ours["broken"] = found.lock.ours["broken"]
         mine = LockObject(ms(now + ask.lease_s), False, place.owner, ours)
         tag = found.tag if found else None
@@ -289,6 +290,7 @@ class ObjectBackend:
         tokens, tag = self._tokens(names)
         last = max(last, tokens.limit)
         limit = last + TOKEN_BLOCK
+        # Reserved before its first token is granted: a crash between the two skips numbers and never repeats one.
         put = self.write(names.tokens, replace(tokens, limit=limit).encode(), tag)
         return (last + 1, limit) if put.done else None
 
