@@ -113,7 +113,7 @@ class ObjectBackend:
         if self._me is None or self._me[0] != process:
             self._me = process, sha256(self._env.uuid().encode()).hexdigest()[:8]
         if len(self._rhythms) > _KEYS_MAX:
-            self._rhythms.clear()  # what they know is only an advantage
+            self._rhythms.clear()  # they only save time
         rhythm = self._rhythms.setdefault(key, Rhythm(self._env))
         pace = Pace(self._env, self._me[1], rhythm, self._lease_s / 10)
         return ObjectPlace(self, Names.of(key, self._layout), self._env.uuid(), pace, rhythm)
