@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["JobSizes", "SparkStream", "SparkTable", "SparkTransaction", "WriteResult", "open", "register"]
 
-# Imported when first used: a worker needs only what writes files.
+# Imported when first used: a worker needs only the modules that write files.
 _LAZY = {
     "JobSizes": ".writing",
     "SparkStream": ".writing",

@@ -84,7 +84,7 @@ class LeaseState:
     def _extend(self, asked_at: float) -> None:
         self.failure = ""
         self.deadline = min(asked_at + self.lease_s, self._hold_until)
-        self.due_at = asked_at + self.lease_s / 3  # when it is to be renewed
+        self.due_at = asked_at + self.lease_s / 3  # when the next renewal is due
         self.next_at = min(self.due_at, self.deadline)  # when the renewer checks it again
         self._retry_s = self.lease_s / 48
 

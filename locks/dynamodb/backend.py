@@ -48,7 +48,7 @@ from .item import (
 from .table import Answer, Table
 
 _TABLE = "lakelatch_locks"  # of locks on a user's client
-BLOCK = 1000  # tokens reserved at once: what a JVM writer's visit costs in numbers, and one request in so many grants
+BLOCK = 1000  # tokens reserved at once: a JVM writer's grant skips up to this many; one extra request per block
 QUEUE_MAX = 100
 LOOKS_ALONE = 4  # with an empty queue, a lock found busy this often is worth the request that joining takes
 _DRIFT = 1.001  # two machines' clocks do not run equally fast

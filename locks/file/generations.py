@@ -166,15 +166,17 @@ def put_if_absent(
 
 
 def release(folder: str, token: int, claim_path: str) -> Release:
-    """Mark ``token`` as released.
+    """Mark ``token`` as released. Never touches a newer generation: the marker has our number.
 
-    Return WAS_LOST when a newer generation exists, which is not touched.
+    Return WAS_LOST when the whole folder is gone.
     """
     marker = os.path.join(folder, generation_name(token) + ".released")
     try:
         os.rename(claim_path, marker)
     except FileNotFoundError:
         try:
+            # The claim file may be pruned, or renamed by an earlier request whose reply was lost; then the marker
+            # exists.
             os.close(os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
         except FileExistsError:
             pass

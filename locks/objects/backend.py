@@ -113,7 +113,7 @@ class ObjectBackend:
         if self._me is None or self._me[0] != process:
             self._me = process, sha256(self._env.uuid().encode()).hexdigest()[:8]
         if len(self._rhythms) > _KEYS_MAX:
-            self._rhythms.clear()  # what they know is only an advantage
+            self._rhythms.clear()  # they only save time
         rhythm = self._rhythms.setdefault(key, Rhythm(self._env))
         pace = Pace(self._env, self._me[1], rhythm, self._lease_s / 10)
         return ObjectPlace(self, Names.of(key, self._layout), self._env.uuid(), pace, rhythm)
@@ -155,6 +155,7 @@ class ObjectBackend:
             "line": place.pace.line_with_me(seen, waits=ask.waits) if turn or seen is None else seen.line,
         }  # fmt: skip
         if found is not None and "broken" in found.lock.ours:
+            # A breaker may have died before its second write, so each grant carries the last record along.
             ours["broken"] = found.lock.ours["broken"]
         mine = LockObject(ms(now + ask.lease_s), False, place.owner, ours)
         tag = found.tag if found else None
@@ -289,6 +290,7 @@ class ObjectBackend:
         tokens, tag = self._tokens(names)
         last = max(last, tokens.limit)
         limit = last + TOKEN_BLOCK
+        # Reserved before its first token is granted: a crash between the two skips numbers and never repeats one.
         put = self.write(names.tokens, replace(tokens, limit=limit).encode(), tag)
         return (last + 1, limit) if put.done else None
 

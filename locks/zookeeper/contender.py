@@ -75,6 +75,7 @@ class Contender:
         if found is not None:
             self._name, self._token = name, found[1].czxid
             return
+        # Set before the request: if its answer is lost, the next try and `leave` search for the node by its id.
         self._asked = True
         value = {
             "owner": ask.owner, "host": ask.process.host, "pid": ask.process.pid, "since": self._env.now(),

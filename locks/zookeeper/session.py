@@ -83,7 +83,7 @@ class Session:
         self._kazoo: KazooClient | None = None
         self._handler: Handler | None = None
         self._opening = threading.Lock()
-        self._mark = threading.Lock()  # guards what follows
+        self._mark = threading.Lock()  # guards the fields below
         self._closed = False
         self._cut_at: float | None = None  # since when there has been no connection
         self._leftovers: dict[str, str] = {}  # id of a node -> its folder

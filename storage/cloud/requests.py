@@ -149,6 +149,7 @@ class Client:
             raise ConfigError(f"{place.url} cannot be opened: {_line(error).rstrip('.')}") from error
 
     def put(self, path: str, body: bytes, mode: str | Mapping[str, str]) -> str:
+        # An overwrite may be repeated: its second effect is the first one's.
         store = self._patient if mode == "overwrite" else self._once
         result = self._ask(self._obstore.put, store, path, body, mode=mode, use_multipart=False)
         return _tag(result)

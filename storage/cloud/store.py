@@ -78,7 +78,7 @@ class CloudStore:
         return self._write(path, body, "overwrite")
 
     def secure(self, path: str) -> Put:
-        return Put(Outcome.LOST if self.head(path) is None else Outcome.DONE)  # what can be seen is durable
+        return Put(Outcome.LOST if self.head(path) is None else Outcome.DONE)  # a visible object is durable
 
     def delete(self, path: str) -> Outcome:
         try:

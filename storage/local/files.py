@@ -530,7 +530,7 @@ def _open_locked(folder: str, how: int, required: bool, make: bool) -> int:
         try:
             _flock(fd, folder, how, _LOCK_WAIT_S)
             if os.path.samestat(os.fstat(fd), os.stat(folder)):
-                return fd  # and not a folder that was pruned, and perhaps made again, while we waited
+                return fd  # locked, and not pruned or made again while we waited
         except OSError as error:
             if not required and not isinstance(error, FileNotFoundError):
                 return fd

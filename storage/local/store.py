@@ -88,7 +88,7 @@ class LocalStore:
         if not body:
             return create_empty(full, durable, self._flush)
         with turn(f"{self.root}/{_TURNS}", path) if durable else nullcontext():
-            if os.path.lexists(full):  # without the cost of a flush; the link below is what decides
+            if os.path.lexists(full):  # saves a flush; the link below decides
                 refuse_other_kinds(full, "was not written")
                 return Put(Outcome.LOST)
             with self._filled(path, body, durable) as new:
