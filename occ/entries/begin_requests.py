@@ -82,4 +82,5 @@ class BeginRequest:
             )
         except (LakeLatchError, ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error):
             return None
+        # Only the canonical spelling counts, so that a request has one name.
         return found if found.path == f"{BEGINS}/{name}" else None

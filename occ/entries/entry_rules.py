@@ -48,6 +48,7 @@ def _text(value: Any) -> bool:
     return type(value) is str
 
 
+# Not `isinstance`: in Python True is an int, in JSON it is not a number.
 def _number(value: Any) -> bool:
     return type(value) is int
 

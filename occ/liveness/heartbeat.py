@@ -129,6 +129,7 @@ class HeartbeatSender:
     def beat(self) -> None:
         """Beat once for every transaction. A failed beat is tried again at the next."""
         with self._mutex:
+            # Requests are made without the mutex, so that begin and end never wait for a slow store.
             open_now = list(self._tags.items())
         for instant, tag in open_now:
             try:

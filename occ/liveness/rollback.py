@@ -186,6 +186,7 @@ class FailedWriteCleaner:
         if left.markers and files is None:
             files = self._files_of(instant)
         delete_announced(self._store, [m for m in left.markers if files is not None and m.path not in files])
+        # The heartbeat last: if this is interrupted, the next sweep finds the transaction by it.
         remove(self._store, left.markers, lists=left.lists)
         self._store.delete(heartbeat_path(instant))
 

@@ -243,6 +243,7 @@ class ViewCache:
         return self._view is None or (self._bare and self._asked) or not self._since.complete
 
     def _begin_with(self, view: View, slot: int, since: Follower, rollbacks: frozenset[str]) -> None:
+        # The follower may have begun before the slot; the view has those commits already.
         del since.commits[: bisect_left(since.commits, slot, key=lambda commit: commit.slot)]
         self._view, self._slot, self._bare, self._since = view, slot, False, since
         self._head, self._rollbacks = None, rollbacks

@@ -107,6 +107,7 @@ class _Run(Generic[T]):
             batch=self._batch,
         )
         self._begun.append(transaction.instant)
+        # Every retry keeps the age of the first attempt, so that work that keeps losing goes before newer work.
         self._first = transaction.begin_slot if self._first is None else self._first
         transaction.workspace.reserves_next = self._reserves_next
         try:
@@ -154,6 +155,7 @@ class _Run(Generic[T]):
             )  # fmt: skip
 
     def _refuse_kept_transaction(self, error: CommitError) -> None:
+        # Exactly this type: it is the error for using a transaction that is over. Its subclasses report other ends.
         if type(error) is CommitError and error.details.get("instant") in self._begun[:-1]:
             raise InputError(
                 f"{self._session.url}: the function used the transaction {error.instant} of an earlier attempt, which is over. "

@@ -75,6 +75,7 @@ class Transaction:
         session, lease = self.session, None
         changes = Staged(self.operation, merge_on_read=session.config.merge_on_read)
 
+        # At every slot tried, because the settings there may be newer than those that this handle knows.
         def under(settings: Settings) -> None:
             session.refuse_rule(settings, None)
             self._validator = CommitValidator.of(session, changes, settings, isolation=self._isolation)
@@ -95,6 +96,7 @@ class Transaction:
         self.lookout.close()
         self._begin(replace(self.claim, reserved=reserved))
         if self._block is not None:
+            # The trace span of the block belongs to the attempt that is over.
             self._leave()
             self._enter()
 
@@ -489,6 +491,7 @@ class Transaction:
 
     def lost_already(self, groups: frozenset[FileGroupId], *, merges: bool) -> Conflict | None:
         """Return the conflict with a commit since its begin, if it writes these file groups; None if there is none."""
+        # A copy, because another thread that reads the log extends the list.
         session, commits = self.session, list(self._attempt.follower.commits)
         appends = session.config.merge_on_read
         return self._validator.foreseen(
@@ -529,6 +532,7 @@ class Transaction:
             LockTimeoutError: the lock was busy for the whole wait.
             CommitStateUnknownError: no answer from the store; check the outcome before you delete anything.
         """
+        # First, because from here the commit check decides: a late finding must not end a committed transaction.
         self.lookout.close()
         if self._batch is not None and self._attempt.state == "open":
             # an empty batch is remembered too: if it is sent again later, there might be something to do

@@ -119,6 +119,8 @@ class Lookout:
             yield
             return
         known = self.merges or group in self._announced
+        # The lock makes marker and check one step. A merge that can be repeated does not need that, nor does a group
+        # that was announced under the lock before.
         with nullcontext() if known else self.locked():
             yield
             with self._mutex:
@@ -149,6 +151,7 @@ class Lookout:
             if self._error is not None or self.mode == OFF:
                 return
             try:
+                # The certain reasons first: a rollback and a commit are facts, an open rival may still abort.
                 self._error = self._ended() or self._lost_already() or self._beaten()
             except LakeLatchError as e:
                 _log.warning(
