@@ -49,7 +49,7 @@ class Settings:
     Attributes:
         lock: URL of the lock provider; ``table`` is the filesystem lock in the table's own folder (local tables
             only), ``none://`` leaves the order of commits to the log alone.
-        strategy: the rule by which one of two conflicting transactions yields: ``simple``, ``bucket``, ``prefer-writer`` or ``priority``.
+        strategy: which of two conflicting transactions yields: ``simple``, ``bucket``, ``prefer-writer`` or ``priority``.
         isolation: the isolation level of transactions: ``snapshot``, ``write-serializable`` or ``serializable``.
         bucket_count: number of buckets of the bucket index; None is the simple index.
         unique_keys: with the simple index, two writers that insert one new key at the same time conflict.

@@ -259,9 +259,7 @@ class HeartbeatObserver:
         return before - seen[1]
 
     def has_beaten(self, instant: str, *, since: float) -> bool:
-        """Return whether this observer saw a beat after that time of its monotonic clock, which proves that the writer
-        lived.
-        """
+        """Return whether this observer saw a beat after that time of its monotonic clock: then the writer lived."""
         return self._beat_at.get(instant, since) > since
 
     def keep_only(self, instants: set[str]) -> None:

@@ -534,9 +534,7 @@ class Session:
         return timeline.plus(more) if more else timeline, known[-1].slot + 1 if known else 0
 
     def _restored_since(self, follower: Follower) -> bool:
-        """Return whether a restore ran during the listing: it removes instants and files, so the listing may mix both
-        states.
-        """
+        """Return whether a restore ran during a listing: it removes instants and files, so both states may be mixed."""
         self.log.catch_up()
         return not follower.complete or any(commit.restores for commit in follower.commits)
 
