@@ -570,11 +570,7 @@ class CommitLog:
             return self._strangers.found
 
     def past_the_log(self) -> tuple[list[str], frozenset[str]]:
-        """Return the changes of other engines that are not in the log: T of commits since the epoch was opened, and of
-        rollbacks.
-
-        At most a second old.
-        """
+        """Return T of other engines' commits since the epoch was opened, and of their rollbacks; at most a second old."""
         with self._mutex:
             self._strangers.look(every_s=_SEEN_S)
             return list(self._strangers.found), self.rollbacks

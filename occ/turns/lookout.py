@@ -38,8 +38,7 @@ _log = logging.getLogger("lakelatch.waiting")
 
 
 class Lookout:
-    """The conflict watch of one attempt. Safe to share between the writing threads, the heartbeat's, and a job's
-    watcher.
+    """The conflict watch of one attempt. Safe to share between threads: writers, the heartbeat, a job's watcher.
 
     Costs no request while the setting is ``off``, or once its transaction is at its commit (`close`).
     """
