@@ -201,6 +201,7 @@ class Settings:
 
     def changed(self, **changes: Any) -> Settings:
         """A copy with other values; `ConfigError` for names that do not exist."""
+        # These two are set by changes of the lock and by `Table.stream`.
         known = {f.name for f in fields(self)} - {"generation", "streams"}
         if unknown := sorted(set(changes) - known):
             hint = f" ({hint})" if (hint := meant(unknown[0], known)) else ""

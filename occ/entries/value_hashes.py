@@ -166,6 +166,7 @@ def _sorted(pieces: list[Hashes]) -> Hashes:
 
 def pack(hashes: Hashes) -> bytes:
     """Pack sorted hashes as differences of equal width, which is the first byte; a few as they are, after a zero."""
+    # Little-endian by name, because machines of another byte order read this too.
     if len(hashes) < _FEW:
         return b"\0" + hashes.astype("<u8", copy=False).tobytes()
     steps = np.diff(hashes, prepend=np.uint64(0)).astype("<u8", copy=False)

@@ -92,8 +92,9 @@ class HeartbeatSender:
 
         ``shared``: others may beat for it as well, under their own names, so that it lives as long as one of them does.
         """
-        # Empty, like the JVM's; later beats have content, so that each differs from the one before.
+        # Taken before the put: others may see the beat at any moment from here on.
         sent = self._now()
+        # Empty, like the JVM's; later beats have content, so that each differs from the one before.
         put = self._store.put_if_absent(heartbeat_path(instant), self._body(instant) if shared else b"", durable=False)
         tag = put.tag
         if tag is None:

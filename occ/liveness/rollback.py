@@ -80,6 +80,7 @@ class FailedWriteCleaner:
                 return None
             return End("rollback", begin.instant, f"{me.host}:{me.pid}", reason)
 
+        # The entry before the sweep: until it is in the log, the writer may still commit.
         if self._log.append(build) is None:
             return False
         _log.info("rolled back %s of %s: %s", begin.instant, begin.writer, reason)

@@ -57,6 +57,7 @@ from .rebase import Appended, Lost, OwnFile, Unit
 
 def merge_rows(lost: Lost, kept: Kept | None = None) -> list[WriteStat]:
     """Write the files of one round. ``kept``: changes of ours that are already known, by the path of their file."""
+    # First, because this only reads: a conflict found here has cost no file.
     for each in lost.appended:
         refuse_same_rows(lost, each)
     with Files(lost.spec, 0, round=lost.round) as files:

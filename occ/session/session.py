@@ -262,6 +262,7 @@ class Session:
         try:
             self.require_open()
             self.cleaner.look(self.heart.instants, at_most_every_s=1.0)
+            # Once per handle, because it lists what all transactions left; the dead found above are swept at once.
             if not self._swept:
                 self._swept = True
                 self.cleaner.sweep_leftovers(self.heart.instants)

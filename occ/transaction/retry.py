@@ -184,6 +184,7 @@ class _Run(Generic[T]):
         """Back off, or wait for a winner that is still running: a retry before its end would lose again."""
         session, winner = self._session, getattr(self._losses[-1], "winner", None)
         if winner in session.log.catch_up().open:
+            # A new one, because the waits of the lost attempt are spent; bounded by the time that is left for the run.
             BoundedWait(session, wait_s=max(self._bounds.timeout_s - self._spent(), 0.0)).until(
                 lambda state: winner not in state.open,
                 who=f"the next attempt of {self._operation}",

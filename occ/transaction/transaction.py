@@ -568,4 +568,5 @@ class Transaction:
             elif self._attempt.state == "open":
                 self.commit()
         finally:
+            # Also after an error of the commit, or the span of the block would stay the current one.
             self._leave()
