@@ -1,7 +1,7 @@
 """The commit protocol of one attempt: lock, decide, append, publish.
 
     write    put a marker before every data file; one name for each (file group, T), created exclusively
-             (first and last, without the lock: wait for writers of higher rank that have reserved the file groups)
+             (before and after, without the lock: wait for writers of higher rank that have reserved the file groups)
     commit   take the lock; read the log to its head, with the newest commit published;
              rolled back meanwhile? a conflicting commit? lease still held?
              only outdated merges conflict: give the lock back, merge again (`occ.rebase`), start over

@@ -101,7 +101,7 @@ def cold_view(
     """Build the view from one listing; the bounds are those of `Table.snapshot`.
 
     Args:
-        whole: for a moment before which only archived commits may have completed; reads the archive too.
+        whole: for a past moment: archived commits may have completed after it, which only the archive shows.
         schema: of the view, if the log has it; saves reading the newest commit, which may be large.
     """
     snapshot = build(
