@@ -119,9 +119,7 @@ class Batches:
             del self._landed[next(iter(self._landed))]
 
     def take_back(self, instants: Iterable[str], standing: Iterable[Landed] = ()) -> None:
-        """Remove undone transactions. Their sources fall back to the ``standing`` batches; a source without one is
-        forgotten.
-        """
+        """Remove undone transactions. Their sources fall back to the ``standing`` batches, or are forgotten."""
         gone, before = set(instants), {each.batch.source: each for each in standing}
         left = ((s, each if each.instant not in gone else before.get(s)) for s, each in self._landed.items())
         self._landed = {source: each for source, each in left if each is not None}

@@ -51,6 +51,7 @@ class BeginRequest:
         """The path of the object, which is empty."""
         raw = {key: value for key, value in self.begin.fields().items() if key not in ("T", "asked")}
         text = json.dumps(raw, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+        # URL-safe: the name must contain no slash of its own.
         told = urlsafe_b64encode(text.encode()).decode().rstrip("=")
         name = f"{self.epoch:013d}.{self.at_ms}.{self.settled}.{self.asked}.{told}"
         return "/".join([BEGINS, *(name[start : start + _PART] for start in range(0, len(name), _PART))])
@@ -82,4 +83,5 @@ class BeginRequest:
             )
         except (LakeLatchError, ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error):
             return None
+        # Only the canonical spelling counts, so that a request has one name.
         return found if found.path == f"{BEGINS}/{name}" else None

@@ -32,6 +32,7 @@ def echo_of(instant: str, schema: str | None, later: Sequence[Commit], now_s: fl
     if not schema or under < instant or seen == schema:
         return "", top
     requested = next_label(now_s, top)
+    # The commit takes its C after this one, so the echo completes first.
     completed = next_label(now_s, requested)
     return file_name(Instant(requested, "commit", "completed", completed)), completed
 

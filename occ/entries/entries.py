@@ -346,6 +346,7 @@ def decode(body: bytes, path: str) -> LogEntry:
             "with `lakelatch adopt`",
             path=path,
         ) from e
+    # Before the fields, which a newer version may have changed.
     if version != VERSION or not isinstance(kind, str) or kind not in _DECODERS:
         raise UnsupportedTableError(
             f"log entry {path} was written by a newer version (v {version}, kind {kind!r}); upgrade lakelatch",

@@ -48,6 +48,7 @@ def _text(value: Any) -> bool:
     return type(value) is str
 
 
+# Not `isinstance`: in Python True is an int, in JSON it is not a number.
 def _number(value: Any) -> bool:
     return type(value) is int
 
@@ -212,6 +213,7 @@ def _places(content: Mapping[str, Any]) -> Iterator[str]:
         path, partition, _ = stat["path"], stat["partition"], stat["file_id"]
         yield path
         yield from stat.get("log_files") or ()
+        # The path covers its partition, unless the two disagree; then the partition is checked by itself.
         if not path.startswith(partition):
             yield join(partition, "any")
     if not all(type(each) is str for each in content.get("extra", {}).values()):
@@ -232,6 +234,7 @@ def _places(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _in(partition: str, names: Collection[str]) -> Iterator[str]:
+    # With a slash in it a name could lead out of its partition.
     if not all(type(name) is str and "/" not in name for name in names):
         raise TypeError(names)
     yield from (join(partition, name) for name in names)

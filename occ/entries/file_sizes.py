@@ -40,6 +40,7 @@ class FileSizes:
         small = settings.small_file_bytes
         if small is None:
             small = _told(config, _SMALL, "small_file_bytes", SMALL_BYTES, least=0)
+        # A file of the target size must never count as small.
         return cls(target, min(small, target))
 
 

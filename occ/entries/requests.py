@@ -58,6 +58,7 @@ class Request:
 
     def to_bytes(self) -> bytes:
         """Encode it: a checksum, and plain values as JSON."""
+        # A schema may be large, so it is not stored twice.
         wanted = {} if self.wanted == self.began else {"wanted": self.wanted}
         body = {
             "v": 1,

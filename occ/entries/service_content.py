@@ -45,6 +45,7 @@ def hold(store: Store, instant: str, content: Content, *, inline_bytes: int = IN
     body = json.dumps(content, separators=(",", ":")).encode()
     if len(body) <= inline_bytes:
         return {"content": content}
+    # Named by its hash, so that two contents under one T do not meet in one object.
     path, digest = put_aside(store, f"{instant}-{hash_of([body])[:16]}.json", [body])
     return {"side": path, "sha256": digest}
 

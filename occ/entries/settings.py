@@ -49,28 +49,28 @@ class Settings:
     Attributes:
         lock: URL of the lock provider; ``table`` is the filesystem lock in the table's own folder (local tables
             only), ``none://`` leaves the order of commits to the log alone.
-        strategy: who yields when two transactions meet: ``simple``, ``bucket``, ``prefer-writer`` or ``priority``.
-        isolation: what a transaction is protected from: ``snapshot``, ``write-serializable`` or ``serializable``.
+        strategy: which of two conflicting transactions yields: ``simple``, ``bucket``, ``prefer-writer`` or ``priority``.
+        isolation: the isolation level of transactions: ``snapshot``, ``write-serializable`` or ``serializable``.
         bucket_count: number of buckets of the bucket index; None is the simple index.
         unique_keys: with the simple index, two writers that insert one new key at the same time conflict.
-        unique_constraints: columns, or lists of columns, whose values may stand in one row of the table only.
-        statistics: columns of which commits tell smallest and largest values, or ``all``; None is the first 32 where
-            the isolation level looks at them.
+        unique_constraints: columns, or lists of columns, whose values must be unique in the table.
+        statistics: columns whose smallest and largest values commits carry, or ``all``; None is the first 32 if
+            the isolation level uses them.
         merge: how the values of a column are merged when a row is upserted: ``{"clicks": "sum"}``, or ``partial_update``.
         ties: which of two rows with equal ordering values is newer: ``last`` to arrive, or ``first``.
         lease_s: how long a lock lease lasts unless renewed, where the lock's URL does not say (``?lease=10s``).
         lock_wait_s: how long a commit waits for the lock.
-        yield_wait_s: how long a transaction waits for others that go first: at its begin for what they have reserved, at
-            its commit until they have ended.
-        rebase: whether what lost only on file groups is merged again. False: it loses; for tables whose readers replay
+        yield_wait_s: how long a transaction waits for others of higher rank: at its begin for their reservations, at
+            its commit for their end.
+        rebase: whether a transaction that lost only on file groups merges again. False: it fails; for tables whose readers replay
             spans of the past (docs/starvation.md).
-        group_commit: whether the holder of the lock commits for those who wait for it as well, in one entry of the log;
-            where the store is no local disk transactions begin so, too (docs/protocol.md). Experimental; versions of this
-            library from before it refuse such a table.
-        early_conflict_detection: when a writer looks whether others are at work on its file groups, to wait or to give way
+        group_commit: whether the holder of the lock also commits for writers waiting for it, in one entry of the log;
+            on a store that is no local disk transactions begin so, too (docs/protocol.md). Experimental; earlier versions
+            of this library refuse such a table.
+        early_conflict_detection: when a writer checks whether others are at work on its file groups, to wait or to yield
             before its commit: ``off``, ``direct`` (before each file), ``transactional`` (the same under the table's lock) or
             ``async`` (with each heartbeat).
-        reservation_s: a reservation that a writer has seen for so long does not count for it any more.
+        reservation_s: a reservation that a writer has seen for so long no longer counts for it.
         heartbeat_interval_s: how often a writer shows that it lives. JVM writers on the same table judge by 120 s.
         heartbeat_timeout_s: a writer whose heartbeat has not changed for so long may be rolled back.
         archive_above: with more commits than this on the active timeline the oldest are archived, down to half as many, by the
@@ -80,10 +80,10 @@ class Settings:
             nothing needs them.
         min_version: writers of a smaller version (`VERSION`) stop, and say so; readers go on. Only ever raised.
         streams: jobs that fill columns of their own ([streams.md](streams.md)); declared by `Table.stream`, cannot be set.
-        target_file_bytes: how large a file is to become: one that is as large gets no new rows, and the next is begun. None is
-            what the table's properties say (Hudi's ``hoodie.parquet.max.file.size``), else 120 MiB.
-        small_file_bytes: new rows of an upsert join a file that is smaller, rather than begin one of their own; 0: none is. None
-            is what the properties say (``hoodie.parquet.small.file.limit``), else 4 MiB.
+        target_file_bytes: the target size of a file; a file of that size gets no new rows. None: the size in the table's
+            properties (Hudi's ``hoodie.parquet.max.file.size``), else 120 MiB.
+        small_file_bytes: new rows of an upsert join a smaller file instead of beginning their own; 0: never. None: the size
+            in the properties (``hoodie.parquet.small.file.limit``), else 4 MiB.
         generation: counts changes of the lock and restarts of its tokens; cannot be set.
     """
 
@@ -201,6 +201,7 @@ class Settings:
 
     def changed(self, **changes: Any) -> Settings:
         """A copy with other values; `ConfigError` for names that do not exist."""
+        # These two are set by changes of the lock and by `Table.stream`.
         known = {f.name for f in fields(self)} - {"generation", "streams"}
         if unknown := sorted(set(changes) - known):
             hint = f" ({hint})" if (hint := meant(unknown[0], known)) else ""
@@ -218,6 +219,7 @@ class Settings:
                 "each other"
             )
         made = replace(self, **changes)
+        # Only the changed ones: a name stored by an earlier version must not block the change of another setting.
         made.refuse_names(changes)
         if (
             "lease_s" in changes and not LEASE_S_MIN <= made.lease_s <= LEASE_S_MAX

@@ -37,6 +37,7 @@ def put_aside(store: Store, name: str, pieces: Iterable[bytes]) -> tuple[str, st
             size += len(piece)
             new.stream.write(piece)
         put = new.publish()
+    # If not done, the object may still be there, by an earlier try or a lost reply; then it is flushed.
     kept = put.done or secured(store, path).done
     digest = written.hexdigest()
     # Read back: the name may have existed already, and a reply may have been lost.

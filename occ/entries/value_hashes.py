@@ -103,6 +103,7 @@ def constraint_values(rows: pa.Table, constraint: Sequence[str]) -> Hashed | Non
     texts = [_text(column) for column in columns]
     total = wide_hashes(texts[0])
     for each in texts[1:]:
+        # Multiplied, because (a, b) and (b, a) are different values.
         total = (total * _ODD) ^ wide_hashes(each)
     return _hashed(texts[0], total) if len(total) else None
 
@@ -140,6 +141,7 @@ def together(files: Iterable[tuple[str, Mapping[str, Hashed]]]) -> dict[str, Val
     pieces: dict[str, list[Hashes]] = {}
     for partition, found in files:
         for name, values in found.items():
+            # Keys are unique in each partition, values of constraints in the whole table.
             place = partition if name == NEW_KEYS else ""
             low, high = values.low[:_SPAN_CHARS], _above(values.high)
             before = spans.setdefault(name, {}).setdefault(place, (low, high))
@@ -149,6 +151,7 @@ def together(files: Iterable[tuple[str, Mapping[str, Hashed]]]) -> dict[str, Val
 
 
 def _above(text: str) -> str:
+    # A prefix sorts before the text that it was cut from; the largest character behind it keeps the bound.
     return text if len(text) <= _SPAN_CHARS else text[:_SPAN_CHARS] + "\U0010ffff"
 
 
@@ -163,6 +166,7 @@ def _sorted(pieces: list[Hashes]) -> Hashes:
 
 def pack(hashes: Hashes) -> bytes:
     """Pack sorted hashes as differences of equal width, which is the first byte; a few as they are, after a zero."""
+    # Little-endian by name, because machines of another byte order read this too.
     if len(hashes) < _FEW:
         return b"\0" + hashes.astype("<u8", copy=False).tobytes()
     steps = np.diff(hashes, prepend=np.uint64(0)).astype("<u8", copy=False)

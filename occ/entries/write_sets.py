@@ -25,6 +25,7 @@ def write_set_of(store: Store, commit: Commit, plain: Mapping[str, Any]) -> Writ
     if "replaced" in plain:
         others |= {FileGroupId(p, f) for p, ids in plain["replaced"].items() for f in ids}
     groups = appended | others if others else appended  # the same set object, so that nobody has to compare them
+    # A group that also got a base file was not only appended to.
     appended -= others
     if "slices" in plain:
         groups |= groups_of(plain)

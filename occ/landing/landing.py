@@ -1,12 +1,13 @@
 """The commit protocol of one attempt: lock, decide, append, publish.
 
     write    put a marker before every data file; one name for each (file group, T), created exclusively
-             (first and last, without the lock: wait for writers of higher rank that have reserved the file groups)
+             (before and after, without the lock: wait for writers of higher rank that have reserved the file groups)
     commit   take the lock; read the log to its head, with the newest commit published;
-             rolled back meanwhile? a conflicting commit? lease still held? only outdated merges conflict: give the lock
-             back, merge again (`occ.rebase`), start over append commit(T, C), the commit point; slot taken: start over
-             (if the lock was busy, commits of writers waiting for it go into the same entry, see `together`) publish;
-             give the lock back; remove markers and heartbeat
+             rolled back meanwhile? a conflicting commit? lease still held?
+             only outdated merges conflict: give the lock back, merge again (`occ.rebase`), start over
+             append commit(T, C), the commit point; slot taken: start over
+             (if the lock was busy, commits of writers waiting for it go into the same entry, see `together`)
+             publish; give the lock back; remove markers and heartbeat
 
 Begin and abort belong to `Attempt`.
 """

@@ -1,11 +1,10 @@
 """Group commit: the holder of the lock also commits for writers waiting for it, in one log entry.
 
     leader   holds the lock, has read to slot 7; finds requests of A and B      A, B   wait for the lock
-             A overlaps with nothing since A's begin: taken B overlaps with A: left out
-             puts commits(leader, A) into slot 7, gives the lock back           A      gets the lock, reads slot 7:
-             committed
-                                                                                B      gets it, decides on its own: it
-                                                                                       has lost
+             A overlaps with nothing since A's begin: taken
+             B overlaps with A: left out
+             puts commits(leader, A) into slot 7, gives the lock back           A      gets it, reads slot 7: committed
+                                                                                B      gets it, decides, has lost
 
 Each member is judged as if its writer had come next: by its own isolation level, from its own begin slot, against the
 log and the members before it. Only the log says what became of a member; each member reads it there.

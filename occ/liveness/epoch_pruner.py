@@ -83,6 +83,7 @@ class Pruner:
         for side in self._store.list(SIDES):
             if side.name.partition("-")[0] in landed:
                 self._store.delete(side.path)
+        # Upwards, the open entry first: without it the rest does not count, whenever this stops.
         for found in self._store.list(f"{LOG}/{epoch:013d}"):
             self._store.delete(found.path)
 

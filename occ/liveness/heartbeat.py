@@ -92,8 +92,9 @@ class HeartbeatSender:
 
         ``shared``: others may beat for it as well, under their own names, so that it lives as long as one of them does.
         """
-        # Empty, like the JVM's; later beats have content, so that each differs from the one before.
+        # Taken before the put: others may see the beat at any moment from here on.
         sent = self._now()
+        # Empty, like the JVM's; later beats have content, so that each differs from the one before.
         put = self._store.put_if_absent(heartbeat_path(instant), self._body(instant) if shared else b"", durable=False)
         tag = put.tag
         if tag is None:
@@ -129,6 +130,7 @@ class HeartbeatSender:
     def beat(self) -> None:
         """Beat once for every transaction. A failed beat is tried again at the next."""
         with self._mutex:
+            # Requests are made without the mutex, so that begin and end never wait for a slow store.
             open_now = list(self._tags.items())
         for instant, tag in open_now:
             try:
@@ -258,9 +260,7 @@ class HeartbeatObserver:
         return before - seen[1]
 
     def has_beaten(self, instant: str, *, since: float) -> bool:
-        """Return whether this observer saw a beat after that time of its monotonic clock, which proves that the writer
-        lived.
-        """
+        """Return whether this observer saw a beat after that time of its monotonic clock: then the writer lived."""
         return self._beat_at.get(instant, since) > since
 
     def keep_only(self, instants: set[str]) -> None:

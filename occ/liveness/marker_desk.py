@@ -39,12 +39,12 @@ def ticket(token: str, table: str, until: int) -> str:
 
 @dataclass(frozen=True)
 class MarkerDesk:
-    """Takes announcements for the server at ``url``, for a table as the server calls it. Pickles with its ticket.
+    """A connection to the server at ``url``, for a table as the server calls it. Pickles with its ticket.
 
     Attributes:
-        ticket: see `ticket`; may stand in no job property, event log or message.
-        authority: certificates as PEM by which the server's is checked; "" for those of the machine.
-        apart_max_s: a server that failed is left alone for so long at most, whatever it says.
+        ticket: see `ticket`; must appear in no job property, event log or message.
+        authority: certificates as PEM that verify the server's; "" for those of the machine.
+        apart_max_s: the longest time a failed server is skipped, whatever it says.
     """
 
     url: str
@@ -60,7 +60,7 @@ class MarkerDesk:
         """
         if SYSTEM.monotonic() < _left_alone.get(self.url, 0.0):
             return None
-        from .marker_request import NotTakenError, post  # HTTP, for those who use it
+        from .marker_request import NotTakenError, post  # HTTP, imported only when it is used
 
         path = f"/api/v1/tables/{quote(self.table, safe='')}/markers/{instant}"
         found: dict[str, str] = {}

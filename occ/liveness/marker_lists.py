@@ -66,6 +66,7 @@ def strike(store: Store, path: str, gone: Collection[str]) -> None:
             return
         names = names_in(stored.body)
         left = [name for name in names if name not in gone]
+        # Only if unchanged, else read again: a server may add names meanwhile.
         if len(left) == len(names) or store.replace_if_match(path, encoded(left), stored.tag).done:
             return
     raise StorageError(f"{path} is changed by others again and again; try again", path=path)

@@ -59,7 +59,7 @@ def announce(store: Store, instant: str, path: str, io: Io, *, desk: MarkerDesk 
 def announce_all(
     store: Store, instant: str, files: Iterable[tuple[str, Io]], *, desk: MarkerDesk | None = None
 ) -> list[Marker]:
-    """`announce` of several files: by one request to the desk of a server, and one by one what it does not take."""
+    """`announce` several files: by one request to the desk of a server, and one by one the files it does not take."""
     markers = [Marker(instant, path, io) for path, io in files]
     listed = [each.name for each in markers if fits(each.name)] if desk is not None else []
     lists = (desk.take(instant, listed) if desk is not None and listed else None) or {}
@@ -106,6 +106,7 @@ def left_by(store: Store, instant: str) -> Left:
                 markers.append(Marker(instant, path, io, name))
         elif name == TYPE:
             lists.append(f"{folder}/{name}")
+    # The type file last, so that it is deleted last: JVM cleaners find lists only through it.
     return Left(markers, sorted(lists, key=lambda path: path.endswith(TYPE)))
 
 

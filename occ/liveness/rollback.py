@@ -80,6 +80,7 @@ class FailedWriteCleaner:
                 return None
             return End("rollback", begin.instant, f"{me.host}:{me.pid}", reason)
 
+        # The entry before the sweep: until it is in the log, the writer may still commit.
         if self._log.append(build) is None:
             return False
         _log.info("rolled back %s of %s: %s", begin.instant, begin.writer, reason)
@@ -186,6 +187,7 @@ class FailedWriteCleaner:
         if left.markers and files is None:
             files = self._files_of(instant)
         delete_announced(self._store, [m for m in left.markers if files is not None and m.path not in files])
+        # The heartbeat last: if this is interrupted, the next sweep finds the transaction by it.
         remove(self._store, left.markers, lists=left.lists)
         self._store.delete(heartbeat_path(instant))
 

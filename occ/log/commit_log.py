@@ -1,5 +1,4 @@
-"""The commit log on the store, the source of truth. Append only at the first free slot, after reading every earlier
-one.
+"""The commit log on the store, the source of truth. Append at the first free slot, after reading every earlier one.
 
     t=0  A and B have read slots 0..6 and want slot 7
     t=1  A's put-if-absent of slot 7 is done
@@ -243,8 +242,7 @@ class CommitLog:
     def _refuse_hole(self, epoch: int, slots: list[int]) -> None:
         """Raise `CorruptTableError` if reported entries stand behind a missing one.
 
-            t=0  A's entry 7 is seen, and its flush fails; before A can rewrite it, B appends 8, whose flush does not
-                 fail
+            t=0  A's entry 7 is seen, and its flush fails; before A can rewrite it, B appends 8 and flushes it
             t=1  the power goes; the disk has 8 and not 7
 
         A writer that took 7 for the head would append there, and then read B's entry, decided on another history. Begin
@@ -572,11 +570,7 @@ class CommitLog:
             return self._strangers.found
 
     def past_the_log(self) -> tuple[list[str], frozenset[str]]:
-        """Return the changes of other engines that are not in the log: T of commits since the epoch was opened, and of
-        rollbacks.
-
-        At most a second old.
-        """
+        """Return T of other engines' commits since the epoch was opened, and of their rollbacks; at most a second old."""
         with self._mutex:
             self._strangers.look(every_s=_SEEN_S)
             return list(self._strangers.found), self.rollbacks
@@ -697,8 +691,7 @@ class CommitLog:
         """Return whether our entry counts although its epoch is not the newest.
 
         Either the epoch was closed after our entry, or the log was replaced and nobody reads the entry. The newest
-        epoch says
-        which: by the state that it opened with, by its own entries, and by the timeline, read after it.
+        epoch says which: by the state that it opened with, by its own entries, and by the timeline, read after it.
         """
         fresh = LogState()
         for found in read_epoch(self._store, self._newest_epoch()):

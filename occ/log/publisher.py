@@ -156,8 +156,7 @@ class Publisher:
 
     @contextmanager
     def ready(self, commit: Commit) -> Iterator[None]:
-        """Keep the instant of that commit prepared while in the block; only its name, which depends on the slot, is
-        missing.
+        """Keep the instant of that commit prepared in the block, except its name, which depends on the slot.
 
         ``commit`` is the entry as it will most likely be. If it commits with another schema, its instant is encoded
         again.

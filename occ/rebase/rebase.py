@@ -105,6 +105,7 @@ class Lost:
     def file_id(self, current: FileSlice) -> str:
         """The file id of this slice's successor: a new one, the same for every run of a task."""
         bucket = bucket_of(current.file_id) if self.spec.bucket_count is not None else None
+        # Derived instead of random, so that a task that runs twice writes under the same name.
         name = f"{self.spec.instant}\n{current.group}\n{current.instant}\n{self.round}"
         return new_file_id(str(uuid.uuid5(_FAMILY, name)), bucket=bucket)
 

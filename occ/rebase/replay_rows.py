@@ -57,6 +57,7 @@ from .rebase import Appended, Lost, OwnFile, Unit
 
 def merge_rows(lost: Lost, kept: Kept | None = None) -> list[WriteStat]:
     """Write the files of one round. ``kept``: changes of ours that are already known, by the path of their file."""
+    # First, because this only reads: a conflict found here has cost no file.
     for each in lost.appended:
         refuse_same_rows(lost, each)
     with Files(lost.spec, 0, round=lost.round) as files:
@@ -88,6 +89,7 @@ def merge_unit(lost: Lost, unit: Unit, files: Files) -> None:
     if len(unit.current) == 1:
         _redo(lost, unit.current[0], mine, files)
         return
+    # A winner moved rows between file groups, so only the keys say which slice has a row now.
     held = [held_keys(lost.spec, each) for each in unit.current]
     for number, current in enumerate(unit.current):
         _redo(lost, current, _part(mine, held, number), files)
@@ -105,6 +107,7 @@ def _part(mine: Effects, held: list[pa.Array], number: int) -> Effects:
 
 def _belongs(keys: pa.Array, held: list[pa.Array], number: int) -> pa.Array:
     here = pc.is_in(keys, value_set=held[number])
+    # Keys that no slice holds are inserts, and exactly one slice must take them.
     return here if number else pc.or_(here, pc.invert(pc.is_in(keys, value_set=pa.concat_arrays(held))))
 
 
@@ -131,6 +134,7 @@ def _redo(lost: Lost, current: FileSlice, mine: Effects, files: Files) -> None:
     done = Merged(merged.rows, merged.inserts, merged.updates, left.deletes)
     path = write_successor(files, current, done, lost.file_id(current))
     if files.kept is not None and path:
+        # The next round then need not read this file to find our changes in it.
         files.kept[path] = lambda: mine
 
 
@@ -302,6 +306,8 @@ def _none(names: list[str], spec: FileSpec) -> pa.Table:
 def effects_of(spec: FileSpec, unit: Unit, kept: Kept) -> Effects:
     """The effects of the transaction of ``spec`` in its files of this unit."""
     found = [kept[own.path]() if own.path in kept else _effects(spec, own) for own in unit.ours]
+    # Kept effects may hold rows as they came in, effects read from a file hold merged rows (``settled``). A unit must
+    # not mix the two, so all are read from the files then.
     if len({each.settled for each in found}) > 1:
         found = [_effects(spec, own) for own in unit.ours]
     if len(found) == 1:
@@ -325,6 +331,7 @@ def _effects(spec: FileSpec, own: OwnFile) -> Effects:
     rows, keys = _rows_of(spec, own.path)
     before = held_keys(spec, own.old) if own.old else pa.array([], pa.string())
     known = pc.is_in(rows.column(RECORD_KEY), value_set=before)
+    # A key that the old slice lacks was inserted by ours; a key that our file lacks was deleted.
     return Effects(rows.filter(known), rows.filter(pc.invert(known)), _not_in(before, keys), settled=True)
 
 

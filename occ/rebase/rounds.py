@@ -88,6 +88,7 @@ class Rebase:
         work, before = self._work, self.base
         now = before
         for commit in commits:
+            # Earlier commits are in ``before`` already, and later ones are left to the next round.
             if self.slot <= commit.slot < lost.slot:
                 now = now.after_all([(work.session.files_of(commit), commit.instant, commit.completion)])
         units = self._units(lost.groups, before, now, bucketed=spec.bucket_count is not None)
@@ -124,6 +125,7 @@ class Rebase:
                 continue
             old = self._made_from.get(group) or self._work.snapshot.get(place)
             current = _successors(place, before, now, bucketed=bucketed)
+            # Files with the same successors are one unit, because only the keys say which successor has a row.
             found.setdefault(current, []).append(OwnFile(group, stat.path, old))
         return [Unit(files[0].group.partition, tuple(files), current) for current, files in found.items()]
 

@@ -47,6 +47,7 @@ class Reservations:
         now, state = self._env.monotonic(), self._log.state
         with self._mutex:
             since = self._seen.setdefault(begin.instant, now)
+            # Forget ended transactions now and then, so that the memory does not grow with the history.
             if len(self._seen) > 2 * len(state.open) + 100:
                 self._seen = {each: at for each, at in self._seen.items() if each in state.open}
         return now - since < state.settings.reservation_s

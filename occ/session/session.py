@@ -161,8 +161,7 @@ class Session:
             return self.lock.lease(why, max_hold_s=max_hold_s, waiting=waiting)
 
     def publish_last(self) -> None:
-        """Publish the newest commit; takes the table's lock for it if JVM writers share the lock and it is not
-        published yet.
+        """Publish the newest commit; takes the table's lock for it if JVM writers share the lock.
 
         Raises:
             UnsupportedTableError: as in `CommitLog.publish_last`.
@@ -263,6 +262,7 @@ class Session:
         try:
             self.require_open()
             self.cleaner.look(self.heart.instants, at_most_every_s=1.0)
+            # Once per handle, because it lists what all transactions left; the dead found above are swept at once.
             if not self._swept:
                 self._swept = True
                 self.cleaner.sweep_leftovers(self.heart.instants)
@@ -271,8 +271,7 @@ class Session:
             _log.warning("%s: cleaning up after others failed; it is tried again: %s", self.url, e)
 
     def afterwards(self, call: Callable[[], object], what: str, *, long: bool = False) -> None:
-        """Make a call that nobody waits for; if it is ``long`` or the store far, on another thread. `close` waits for
-        it.
+        """Make a call that only `close` waits for; on another thread if it is ``long`` or the store far.
 
         Its errors are logged; another handle finds the work left undone.
         """
@@ -516,8 +515,7 @@ class Session:
                     self.log.unfollow(follower)
 
     def _whole(self, timeline: Timeline, follower: Follower) -> tuple[Timeline, int]:
-        """Complete the timeline by the log: add what it lacks, drop what was taken back. Also return the slot of that
-        state.
+        """Complete the timeline by the log, also drop undone commits; return it with the slot of that state.
 
         Names on the timeline are flushed when an epoch is closed. A power cut before that may remove any of them, and
         the next writer puts them back. A reader alone must not show a state that never was (trap 24).
@@ -534,9 +532,7 @@ class Session:
         return timeline.plus(more) if more else timeline, known[-1].slot + 1 if known else 0
 
     def _restored_since(self, follower: Follower) -> bool:
-        """Return whether a restore ran during the listing: it removes instants and files, so the listing may mix both
-        states.
-        """
+        """Return whether a restore ran during a listing: it removes instants and files, so both states may be mixed."""
         self.log.catch_up()
         return not follower.complete or any(commit.restores for commit in follower.commits)
 

@@ -101,7 +101,7 @@ def cold_view(
     """Build the view from one listing; the bounds are those of `Table.snapshot`.
 
     Args:
-        whole: for a moment before which only archived commits may have completed; reads the archive too.
+        whole: for a past moment: archived commits may have completed after it, which only the archive shows.
         schema: of the view, if the log has it; saves reading the newest commit, which may be large.
     """
     snapshot = build(
@@ -243,6 +243,7 @@ class ViewCache:
         return self._view is None or (self._bare and self._asked) or not self._since.complete
 
     def _begin_with(self, view: View, slot: int, since: Follower, rollbacks: frozenset[str]) -> None:
+        # The follower may have begun before the slot; the view has those commits already.
         del since.commits[: bisect_left(since.commits, slot, key=lambda commit: commit.slot)]
         self._view, self._slot, self._bare, self._since = view, slot, False, since
         self._head, self._rollbacks = None, rollbacks

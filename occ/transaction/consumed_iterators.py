@@ -49,6 +49,7 @@ def _directly(function: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _is_empty(iterator: Iterator[Any]) -> bool:
+    # Taking an item to find out would change the function that is checked. A finished generator has no frame.
     if isinstance(iterator, GeneratorType):
         return iterator.gi_frame is None
     return operator.length_hint(iterator, 1) == 0  # 1: the iterator does not say

@@ -107,6 +107,7 @@ class _Run(Generic[T]):
             batch=self._batch,
         )
         self._begun.append(transaction.instant)
+        # Every retry keeps the age of the first attempt, so that work that keeps losing goes before newer work.
         self._first = transaction.begin_slot if self._first is None else self._first
         transaction.workspace.reserves_next = self._reserves_next
         try:
@@ -154,6 +155,7 @@ class _Run(Generic[T]):
             )  # fmt: skip
 
     def _refuse_kept_transaction(self, error: CommitError) -> None:
+        # Exactly this type: it is the error for using a transaction that is over. Its subclasses report other ends.
         if type(error) is CommitError and error.details.get("instant") in self._begun[:-1]:
             raise InputError(
                 f"{self._session.url}: the function used the transaction {error.instant} of an earlier attempt, which is over. "
@@ -182,6 +184,7 @@ class _Run(Generic[T]):
         """Back off, or wait for a winner that is still running: a retry before its end would lose again."""
         session, winner = self._session, getattr(self._losses[-1], "winner", None)
         if winner in session.log.catch_up().open:
+            # A new one, because the waits of the lost attempt are spent; bounded by the time that is left for the run.
             BoundedWait(session, wait_s=max(self._bounds.timeout_s - self._spent(), 0.0)).until(
                 lambda state: winner not in state.open,
                 who=f"the next attempt of {self._operation}",

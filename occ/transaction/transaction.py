@@ -75,6 +75,7 @@ class Transaction:
         session, lease = self.session, None
         changes = Staged(self.operation, merge_on_read=session.config.merge_on_read)
 
+        # At every slot tried, because the settings there may be newer than those that this handle knows.
         def under(settings: Settings) -> None:
             session.refuse_rule(settings, None)
             self._validator = CommitValidator.of(session, changes, settings, isolation=self._isolation)
@@ -95,6 +96,7 @@ class Transaction:
         self.lookout.close()
         self._begin(replace(self.claim, reserved=reserved))
         if self._block is not None:
+            # The trace span of the block belongs to the attempt that is over.
             self._leave()
             self._enter()
 
@@ -165,8 +167,7 @@ class Transaction:
         )
 
     def read_slice(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
-        """Return the rows of a file slice; with ``meta`` also Hudi's five columns, which mark a row as unchanged on
-        write.
+        """Return the rows of a file slice; with ``meta`` also Hudi's five columns, so that a rewrite keeps rows unchanged.
 
         Staged changes of this transaction in its file group are included. Columns that the table got after the file was
         written hold nulls, so that the rows can be written again.
@@ -198,8 +199,7 @@ class Transaction:
         return self.workspace.mark_scanned(partition, where=where)
 
     def mark_lookup(self, partition: str | None, file_id: str = "") -> None:
-        """Declare that a merge looked up keys in a partition (None: the table), and that `merge_on_conflict` repeats
-        it.
+        """Declare the key lookup of a merge in a partition (None: the table), which `merge_on_conflict` repeats.
 
         Counts above isolation ``snapshot``, as `mark_scanned` does; a rebase under ``write-serializable`` looks them up
         again. With ``file_id`` in one file group only: by the bucket index no other can hold them.
@@ -288,8 +288,7 @@ class Transaction:
         replacing.overwrite_table(self.session, rows, missing, new_columns, zone).stage(self)
 
     def update_where(self, where: Given, set: Mapping[str, Any], *, partition: Partition | None = None) -> None:  # noqa: A002
-        """Set new values in the rows that meet a condition (as in `depends_on`), also in rows that others add
-        meanwhile.
+        """Update the rows that meet a condition (as in `depends_on`), also rows that others add meanwhile.
 
         Args:
             where: the condition; evaluated again on commits of others. ``"true"`` for all rows.
@@ -348,8 +347,7 @@ class Transaction:
     # --- streams ---------------------------------------------------------------------------------------------
 
     def stream(self, name: str) -> TransactionStream:
-        """Return a stream of the table (`Table.stream`), to write its events in this transaction, which writes nothing
-        else.
+        """Return a stream of the table (`Table.stream`), for a transaction that writes stream events only.
 
         Raises:
             InputError: there is no such stream.
@@ -396,8 +394,7 @@ class Transaction:
         return self.workspace.new_file(partition, file_id=file_id)
 
     def file_spec(self, schema: pa.Schema) -> FileSpec:
-        """Return the settings a worker needs to write data files of this transaction; pickles. Checks and widens the
-        schema.
+        """Return the spec with which workers write data files of this transaction; pickles. Checks and widens the schema.
 
         Raises:
             InputError: a column is dropped or changes its type, or its type cannot be held by every reader.
@@ -489,6 +486,7 @@ class Transaction:
 
     def lost_already(self, groups: frozenset[FileGroupId], *, merges: bool) -> Conflict | None:
         """Return the conflict with a commit since its begin, if it writes these file groups; None if there is none."""
+        # A copy, because another thread that reads the log extends the list.
         session, commits = self.session, list(self._attempt.follower.commits)
         appends = session.config.merge_on_read
         return self._validator.foreseen(
@@ -516,7 +514,7 @@ class Transaction:
         self._attempt.check()
 
     def commit(self) -> CommitResult | None:
-        """Commit, and put the commit on the timeline unless ``published`` is False.
+        """Commit; if the result's ``published`` is False, the next writer puts the commit on the timeline.
 
         Return None if nothing was staged, or others made the same change first. After any error but
         `CommitStateUnknownError` nothing was committed and its files are deleted or will be; it is then over, and a
@@ -529,6 +527,7 @@ class Transaction:
             LockTimeoutError: the lock was busy for the whole wait.
             CommitStateUnknownError: no answer from the store; check the outcome before you delete anything.
         """
+        # First, because from here the commit check decides: a late finding must not end a committed transaction.
         self.lookout.close()
         if self._batch is not None and self._attempt.state == "open":
             # an empty batch is remembered too: if it is sent again later, there might be something to do
@@ -569,4 +568,5 @@ class Transaction:
             elif self._attempt.state == "open":
                 self.commit()
         finally:
+            # Also after an error of the commit, or the span of the block would stay the current one.
             self._leave()

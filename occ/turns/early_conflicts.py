@@ -80,6 +80,7 @@ def take_turn(txn: Watchful, targets: Targets, *, by_itself: bool = False) -> No
     txn.lookout.refuse_if_beaten()
     if met is not None:
         _wait_if_worth(txn, met)
+        # The lookout may be another one now, because waiting can begin the transaction again.
         txn.lookout.begin(merges=True)
 
 
@@ -113,6 +114,7 @@ def _wait_if_worth(txn: Watchful, met: _Met) -> None:
         )  # fmt: skip
         return
     names, wanted = {each.instant for each in met.rivals}, bounded(NOWHERE, met.mine)
+    # Before the wait, because others would have to wait for an open transaction: two could wait for each other.
     txn.abort("it waits for its turn")
     try:
         over = BoundedWait(txn.session, min(again_s, txn.session.settings.yield_wait_s)).until(

@@ -38,8 +38,7 @@ _log = logging.getLogger("lakelatch.waiting")
 
 
 class Lookout:
-    """The conflict watch of one attempt. Safe to share between the writing threads, the heartbeat's, and a job's
-    watcher.
+    """The conflict watch of one attempt. Safe to share between threads: writers, the heartbeat, a job's watcher.
 
     Costs no request while the setting is ``off``, or once its transaction is at its commit (`close`).
     """
@@ -119,6 +118,8 @@ class Lookout:
             yield
             return
         known = self.merges or group in self._announced
+        # The lock makes marker and check one step. A merge that can be repeated does not need that, nor does a group
+        # that was announced under the lock before.
         with nullcontext() if known else self.locked():
             yield
             with self._mutex:
@@ -149,6 +150,7 @@ class Lookout:
             if self._error is not None or self.mode == OFF:
                 return
             try:
+                # The certain reasons first: a rollback and a commit are facts, an open rival may still abort.
                 self._error = self._ended() or self._lost_already() or self._beaten()
             except LakeLatchError as e:
                 _log.warning(

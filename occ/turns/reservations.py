@@ -86,6 +86,7 @@ def touched(staged: Staged, lost_on: Iterable[FileGroupId], *, isolation: str, a
     writes, reads = staged.write_set(), staged.read_set()
     region = writes.region | staged.looked_where
     if isolation != SNAPSHOT and not staged.untouched:
+        # Without a declaration anything in the table may have been read.
         if reads.scans is None and not reads.blind:
             return Reservation(EVERYWHERE)
         for scan in reads.scans or ():

@@ -57,6 +57,7 @@ def _others(txn: TurnTaker) -> list[tuple[Begin, bool]]:
     by_priority = state.settings.strategy == "priority"
     mine = state.open[txn.instant].claim if txn.instant in state.open else txn.claim
     found = []
+    # A copy, because another thread that reads the log changes the dictionary.
     for begin in list(state.open.values()):
         waits_for_ours = by_priority and begin.priority < mine.priority
         service = begin.plan is not None or kind_of(begin.operation) not in INGESTION
@@ -93,6 +94,7 @@ def is_alive(session: Session, rival: Rival, instant: str) -> bool:
         return False
     if begin is not None:
         return True
+    # Markers of another engine may be leftovers. Only a pending instant of rows shows that its writer is at work.
     return any(each.requested == rival.instant and each.action in _OF_ROWS for each in session.timeline().pending)
 
 

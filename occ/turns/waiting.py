@@ -56,8 +56,10 @@ class BoundedWait:
                 left = self._give_up - env.monotonic()
                 if left <= 0:
                     return False
+                # With jitter, so that writers that wait for the same one do not all read the log at once.
                 env.sleep(min(pause * (0.5 + env.random()), left))
                 pause = min(pause * 2, _LONGEST_S)
+                # The awaited writer may be dead, with nobody else there to roll it back.
                 session.look_after_others()
             return True
 

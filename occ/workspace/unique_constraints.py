@@ -102,8 +102,7 @@ def refuse_unique(config: TableConfig, settings: Settings, url: str) -> None:
 
 
 def constrained(session: Session, changes: Mapping[str, Any]) -> Settings:
-    """Change settings that existing rows must satisfy (`Table.change_settings`): check the rows before the new ones
-    count.
+    """Change settings that existing rows must satisfy (`Table.change_settings`), after checking the rows.
 
     Holds the table's lock, so that nothing is committed meanwhile. If there is no lock, or it is lost, the commits
     since are checked as well.

@@ -246,9 +246,7 @@ class Workspace:
             self.rebase = None
 
     def hook_of(self, kind: type[H], *more: Any) -> H:
-        """Return the hook that merges again all writes of one kind. With writes of several kinds none can; those are
-        run again.
-        """
+        """Return the hook that merges again all writes of one kind. Writes of several kinds are run again instead."""
         if self._hook is None:
             self._hook = kind(*more)
             if kind.by_condition and self.staged:
