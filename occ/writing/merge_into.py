@@ -104,6 +104,12 @@ class Merge(Generic[R]):
             )
         return self._finish(tuple(self._matched), tuple(self._new))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise InputError(
+            f"a merge into {self._url} cannot travel: it belongs to the process that began it, and has not run. Hand over the "
+            "table and the rows, and begin it there"
+        )
+
 
 def merging(session: Session, given: Any, new_columns: str, zone: str | None, finish: Callable[[Write], R]) -> Merge[R]:
     """See `Transaction.merge`; `Merge.run` passes the write to ``finish``."""

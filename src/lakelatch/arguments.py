@@ -125,8 +125,12 @@ def suggesting(public: _T) -> _T:
 def unknown_argument(name: str, known: Iterable[str], *, more: Iterable[str] = ()) -> str:
     """Return the message for an unknown argument: a suggestion from ``known`` and ``more``, or the list of ``known``."""
     listed = list(dict.fromkeys(known))
-    hint = meant(name, [*listed, *more])
-    return f"there is no argument {name!r}; {f'{hint} There' if hint else 'there'} are {', '.join(listed)}"
+    others = list(more)
+    if name in others:  # an argument of calls beside this one
+        return f"this call has no argument {name!r}, as others have; there are {', '.join(listed)}"
+    hint = meant(name, [*listed, *others])
+    stop = "" if not hint or hint.endswith("?") else "."
+    return f"there is no argument {name!r}; {f'{hint}{stop} There' if hint else 'there'} are {', '.join(listed)}"
 
 
 def one_of(value: Any, name: str, allowed: Iterable[str], *, then: str = "") -> str:

@@ -372,6 +372,25 @@ def test_an_unknown_argument_is_refused_with_the_one_that_comes_closest(tmp_path
     assert not list(tmp_path.rglob("*.parquet"))
 
 
+@pytest.mark.parametrize(
+    ("said", "call"),
+    [
+        (
+            "this call has no argument 'new_columns', as others have; there are",
+            lambda t: t.delete([], new_columns="add"),
+        ),
+        (
+            "this call has no argument 'missing', as others have; there are",
+            lambda t: t.delete_where("true", missing="null"),
+        ),
+        ("did you mean 'attempts'\\? Names are exact here\\. There are", lambda t: t.upsert(ROWS, Attempts=3)),
+    ],
+)
+def test_an_argument_that_only_other_verbs_have_is_not_proposed(tmp_path, said, call):
+    with made(tmp_path / "t") as table, pytest.raises(lakelatch.InputError, match=said):
+        call(table)
+
+
 def test_what_a_call_raises_by_itself_is_left_alone(tmp_path):
     with made(tmp_path / "t") as table:
 

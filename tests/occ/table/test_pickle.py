@@ -86,7 +86,7 @@ def test_a_table_without_our_log_travels_too(table, tmp_path):
 
 def test_what_belongs_to_one_process_refuses_in_a_sentence(table):
     with table.transaction() as txn:
-        for what in (txn, txn.read(), txn.workspace, {"some": [txn]}):
+        for what in (txn, txn.read(), txn.workspace, txn.merge(ROWS), table.merge(ROWS), {"some": [txn]}):
             with pytest.raises(InputError, match="cannot travel: it belongs to the process that began it"):
                 pickle.dumps(what)
         with pytest.raises(InputError, match="cannot travel"):
