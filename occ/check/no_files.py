@@ -1,7 +1,8 @@
-"""Finds what stands where readers and writers expect a file, and is none: a named pipe, a folder, a link to nothing ..."""
+"""Finds what stands where readers and writers expect a file or a folder, and is none: a named pipe, a link to nothing ..."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from ...hudi.files import PARTITION_METADATA, BaseFile, LogFile
@@ -17,12 +18,34 @@ if TYPE_CHECKING:
 
 _LOCKS = ".hoodie/.lakelatch/locks"
 _FLAT = (HEARTBEATS, REQUESTS, SIDES, READERS, RANGES)  # they hold files only
+_BELOW = {_LOCKS: re.compile(".*-[0-9a-f]{16}"), LOG: re.compile("[0-9]+")}  # names of folders there
+_FOLDERS = (*_FLAT, ".hoodie/.lakelatch", _LOCKS, LOG, BEGINS, MARKERS, ".hoodie/timeline")
 
 
-def no_files(store: Store) -> list[tuple[str, str]]:
-    """Path and kind, in words, of all that some reader or writer takes for a file; only disks can have such things."""
-    found = getattr(store, "no_files", None)
-    return [] if found is None else [(path, kind) for path, kind in found() if _is_read(path, kind)]
+def no_files(store: Store) -> list[tuple[str, str, str]]:
+    """Path, kind in words, and "file" or "folder" as it should be, of all that stops a reader or writer.
+
+    Only disks can have such things.
+    """
+    if (look := getattr(store, "no_files", None)) is None:
+        return []
+    every = dict(look())
+    found = [(path, kind, "folder" if _is_opened(path) else "file") for path, kind in every.items()]
+    found = [each for each in found if (each[1] != "a folder" if each[2] == "folder" else _is_read(*each[:2]))]
+    blocked = [path for path, _, wanted in found if wanted == "folder"]
+
+    def reached(folder: str) -> bool:
+        return not any(f"{folder}/".startswith(f"{each}/") for each in blocked)
+
+    files = {path for path in _FOLDERS if reached(path) and every.get(path) is None and store.head(path) is not None}
+    for folder in filter(reached, (LOG, _LOCKS)):
+        files |= {path for name in store.names(folder) if _is_opened(path := f"{folder}/{name}") and path not in every}
+    return sorted([*found, *((path, "a file", "folder") for path in files)])
+
+
+def _is_opened(path: str) -> bool:
+    folder, _, name = path.rpartition("/")
+    return path in _FOLDERS or (folder in _BELOW and bool(_BELOW[folder].fullmatch(name)))
 
 
 def _is_read(path: str, kind: str) -> bool:
@@ -42,9 +65,9 @@ def _is_read(path: str, kind: str) -> bool:
 
 
 def check_no_files(store: Store, out: Findings) -> bool:
-    """Whether every name of a file is one's. Otherwise reading ends there, for a check as for everybody else."""
+    """Whether every name of a file or folder is one's. Otherwise reading ends there, for a check as for everybody else."""
     found = no_files(store)
-    for path, kind in found:
-        message = f"{path} is {kind}, where a file belongs: readers or writers stop there"
+    for path, kind, wanted in found:
+        message = f"{path} is {kind}, where a {wanted} belongs: readers or writers stop there"
         out.add("no-file", path, message, "find out who made it, and move it out of the table")
     return not found
