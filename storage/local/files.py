@@ -371,7 +371,8 @@ def _refuse_no_folder(full: str, what: str) -> None:
         kind = other_kind(folder) or ("a file" if os.path.isfile(folder) else "a folder")
         if kind != "a folder" and os.path.lexists(folder):
             raise StorageError(
-                f"{full} {what}: {folder} is {kind}, where a folder belongs. Find out who made it, move it away, and run it again",
+                f"{full} {what}: {folder} is {kind}, where a folder belongs. Find out who made it, move it away, and run it "
+                "again",
                 path=full,
                 kind=kind,
             )
