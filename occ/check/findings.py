@@ -72,7 +72,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "old-file-missing": ("note", "an older version of a file group is gone: time travel cannot go back there"),
     "orphan-file": ("leftover", "a data file of a transaction that never landed"),
     # folders
-    "no-file": ("damage", "a named pipe, a device, a folder or a link to nothing where a file belongs"),
+    "no-file": ("damage", "a named pipe, a device or a link to nothing where a file or a folder belongs"),
     "stray-file": ("damage", "a file in a partition that readers choke on"),
     "folder-in-partition": ("damage", "a folder where partitions lie: one reader then shows no rows, without an error"),
     "partition-unmarked": ("damage", "a partition without its metadata file: JVM readers do not see it"),

@@ -60,7 +60,7 @@ def _no_files(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "unsafe",
             "no-file",
-            f"where a file belongs stands something else, and writers stop there: {', '.join(facts.no_files[:3])}",
+            f"where a file or a folder belongs stands something else, and writers stop there: {', '.join(facts.no_files[:3])}",
             f"move it out of the table, then: lakelatch check {facts.url}",
         )
 

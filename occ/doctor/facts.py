@@ -56,7 +56,7 @@ class Facts:
         savepoints: T and age in seconds.
         ended, lost: transactions that the log saw end, and those of them that lost to another writer.
         lost_s, lost_bytes: seconds and bytes that these had spent.
-        no_files: paths of files that are something else, such as a folder.
+        no_files: paths where a file or a folder belongs and something else stands.
         ahead_s: seconds by which the table's newest time is in the future.
     """
 
@@ -115,7 +115,7 @@ def gather(session: Session) -> Facts:
             (each.instant, round(now - to_epoch_ms(each.shown.requested) / 1000, 3))
             for each in savepoints(session.store, timeline)
         ),
-        no_files=tuple(f"{path} ({kind})" for path, kind in no_files(session.store)),
+        no_files=tuple(f"{path} ({kind})" for path, kind, _ in no_files(session.store)),
         ahead_s=round(max(to_epoch_ms(newest) / 1000 - now, 0.0), 3) if newest else 0.0,
     )
     if not session.writable:

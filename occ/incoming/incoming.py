@@ -27,7 +27,7 @@ from ...errors import InputError
 from ...hudi.table import META_COLUMNS, TableConfig, fields_inside
 from .lossless import fitted, stored_type
 from .ordering_values import refuse_some_of_the_order, refuse_unordered
-from .python_values import array_of, table_of
+from .python_values import array_of, counted_table, table_of
 from .spool import Spool
 
 # Policies for columns that the rows lack, and for columns that the table lacks.
@@ -410,7 +410,7 @@ def _of_pandas(frame: Any, known: Mapping[str, pa.DataType]) -> pa.Table:
             arrays.append(pa.array(column, from_pandas=True))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as e:
             raise InputError(f"column {name!r}: {e}; nothing was written", column=name) from e
-    return pa.Table.from_arrays(arrays, names=names)
+    return counted_table(arrays, names, len(frame))
 
 
 def _of_polars(frame: Any, polars: Any) -> pa.Table:

@@ -38,7 +38,12 @@ def table_of(rows: Sequence[Mapping[str, Any]], known: Mapping[str, pa.DataType]
             f"a row has {strange[0]!r} as the name of a column, which is a {type(strange[0]).__name__}, no text"
         )
     arrays = [array_of([row.get(name) for row in rows], known.get(name), name) for name in names]
-    return pa.Table.from_arrays(arrays, names=list(names))
+    return counted_table(arrays, list(names), len(rows))
+
+
+def counted_table(arrays: list[pa.Array], names: list[str], rows: int) -> pa.Table:
+    """A table of so many rows, also where they have no columns: nobody takes such rows for none."""
+    return pa.Table.from_arrays(arrays, names=names) if names else pa.table({"": pa.nulls(rows)}).select([])
 
 
 def array_of(values: Sequence[Any], wanted: pa.DataType | None, name: str) -> pa.Array:

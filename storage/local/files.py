@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import IO, NoReturn
 
 from ...errors import InputError, StorageError
@@ -319,6 +320,8 @@ def open_file(full: str, flags: int = os.O_RDONLY) -> tuple[int, os.stat_result]
     try:
         fd = os.open(full, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, 0o666)
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            _refuse_no_folder(full, what)
         if error.errno in _MAYBE_NO_FILE:
             refuse_other_kinds(full, what)
         if error.errno == errno.ENOENT:
@@ -361,25 +364,45 @@ def _refuse_kind(kind: str, full: str, what: str) -> NoReturn:
     )
 
 
+def _refuse_no_folder(full: str, what: str) -> None:
+    """Raise `StorageError` when something else than a folder stands on the way to the path, or is to be listed."""
+    way = [str(each) for each in reversed(Path(full).parents)] + [full] * (what == "was not listed")
+    for folder in way:
+        kind = other_kind(folder) or ("a file" if os.path.isfile(folder) else "a folder")
+        if kind != "a folder" and os.path.lexists(folder):
+            raise StorageError(
+                f"{full} {what}: {folder} is {kind}, where a folder belongs. Find out who made it, move it away, and run it "
+                "again",
+                path=full,
+                kind=kind,
+            )
+
+
 def read(fd: int, found: os.stat_result, full: str) -> bytes:
     """Read the whole file, wherever the descriptor stands.
 
     Few system calls for a small file: every commit reads the log entries of all other writers.
     """
-    body = b"" if found.st_size > _READ_BYTES_MAX else os.pread(fd, found.st_size + 1, 0)
+    if found.st_size > _READ_BYTES_MAX:
+        raise _too_large(full)
+    body = os.pread(fd, found.st_size + 1, 0)
     if len(body) != found.st_size:  # it grows, or the kernel generates its content, as in /proc
         pieces, size = [body], len(body)
         while size <= _READ_BYTES_MAX and (more := os.pread(fd, 1 << 20, size)):
             pieces.append(more)
             size += len(more)
+        if size > _READ_BYTES_MAX:
+            raise _too_large(full)
         body = b"".join(pieces)
-    if len(body) > _READ_BYTES_MAX:
-        raise StorageError(
-            f"{full} was not read: it is larger than anything that is read as a whole. Restore it from a copy, or move it "
-            "away if it does not belong there",
-            path=full,
-        )
     return body
+
+
+def _too_large(full: str) -> StorageError:
+    return StorageError(
+        f"{full} was not read: it is larger than anything that is read as a whole. Restore it from a copy, or move it "
+        "away if it does not belong there",
+        path=full,
+    )
 
 
 def tag_of(found: os.stat_result, body: bytes | None) -> str:
@@ -598,6 +621,8 @@ def refuse(error: OSError, full: str, what: str) -> NoReturn:
                 errno=error.errno,
             ) from error
         raise InputError(f"{full} {what}: a name in it is longer than the file system allows", path=full) from error
+    if error.errno in (errno.ENOTDIR, errno.ELOOP):
+        _refuse_no_folder(full, what)
     if error.errno in _MAYBE_NO_FILE:
         refuse_other_kinds(full, what)
     step = next_step(error, full) or "See the cause above"

@@ -213,7 +213,11 @@ def test_sql_runs_one_statement_that_reads_the_named_tables_and_nothing_else(run
     secret, out = tmp_path / "secret.csv", tmp_path / "out"
     secret.write_text("word\nhush\n")
     monkeypatch.chdir(tmp_path)
-    before = {each: each.stat().st_mtime_ns for each in tmp_path.rglob("*")}
+
+    def files():
+        return {each: each.stat().st_mtime_ns for each in tmp_path.rglob("*") if each.is_file()}
+
+    before = files()
     for statement in (*CHANGES, *READS):
         query = statement.format(secret=secret, out=out, folder=tmp_path)
         refused = run("sql", query, "--table", f"f={table.url}", code=2)
@@ -221,7 +225,16 @@ def test_sql_runs_one_statement_that_reads_the_named_tables_and_nothing_else(run
         assert "hush" not in refused.stdout + refused.stderr
     for query in QUERIES:
         assert run("sql", query, "--table", f"f={table.url}").stdout, query
-    assert {each: each.stat().st_mtime_ns for each in tmp_path.rglob("*")} == before
+    assert files() == before
+
+
+def test_sql_refuses_what_is_no_text_and_columns_that_json_would_lose(run, table, tmp_path):
+    assert "half of a surrogate pair" in run("sql", "select '\udcff'", code=2).stderr
+    twice = "select 1 as a, 2 as a, 3 as b"
+    for options in (["--json"], ["--format", "json"], ["-o", str(tmp_path / "rows.json")]):
+        assert "two columns of the result are called 'a'" in run("sql", twice, *options, code=2).stderr
+    assert not (tmp_path / "rows.json").exists()
+    assert run("sql", twice, "--format", "csv").stdout.splitlines()[-1] == "1,2,3"
 
 
 def test_duckdb_hands_projection_and_filters_down_to_the_scan_and_gets_the_same_rows(odd):

@@ -54,6 +54,7 @@ def test_any_keys_and_values_are_read_as_they_are_written(properties):
         ("a=1\r\nb=2\rc=3", {"a": "1", "b": "2", "c": "3"}),
         ("a=1\na=2\n", {"a": "2"}),
         ("a=x\\\n#y\n", {"a": "x#y"}),
+        ("a\xa0b\x0b=1\n", {"a\xa0b\x0b": "1"}),
     ],
 )
 def test_java_text(text, properties):
@@ -101,6 +102,10 @@ def test_a_checksum_of_a_real_table():
         (MINIMAL + b"hoodie.table.checksum=1\n", "has checksum 1"),
         (MINIMAL.replace(b"version=8", b"version=eight"), "says hoodie.table.version=eight"),
         (MINIMAL + b"a=\\u1\n", "cannot be parsed"),
+        *(
+            (MINIMAL + b"hoodie.timeline.path=" + path + b"\n", "which is no folder below .hoodie")
+            for path in (b"", b"/", b"..", b"../x", b"a//b")
+        ),
     ],
 )
 def test_a_damaged_file_says_what_is_wrong(body, message):
@@ -164,6 +169,10 @@ def test_an_empty_list_of_metadata_partitions_is_no_metadata_table():
         ({"populate_meta_fields": False}, {}, "no meta columns"),
         ({"merge_mode": "CUSTOM"}, {}, "merge mode is CUSTOM"),
         ({"merge_mode": None}, {"hoodie.compaction.payload.class": "a.PartialUpdateAvroPayload"}, "payload class"),
+        ({"merge_mode": None}, {"hoodie.record.merge.strategy.id": "0-0"}, "merge strategy is 0-0"),
+        ({"merge_mode": None}, {"hoodie.compaction.record.merger.strategy": "0-0"}, "merge strategy is 0-0"),
+        ({}, {"hoodie.compaction.payload.type": "AWS_DMS_AVRO"}, "payload class is AWS_DMS_AVRO"),
+        ({}, {"hoodie.datasource.write.payload.class": "a.B"}, "payload class is a.B"),
         ({"partial_update_mode": "IGNORE_DEFAULTS"}, {}, "partial updates"),
         ({}, {"hoodie.record.merge.property.hoodie.payload.delete.field": "op"}, "marks its deletes"),
     ],
@@ -189,6 +198,16 @@ def test_what_orders_versions_of_a_row(mode, payload, ordering):
         config = dataclasses.replace(CONFIG, ordering_fields=(), merge_mode=mode, raw=raw)
         config = dataclasses.replace(config, **names)
         assert ordering_of(config) == (config.ordered_by if ordering else ())
+
+
+def test_the_strategy_orders_versions_where_nothing_else_does():
+    for strategy, ordering in (
+        ("ce9acb64-bde0-424c-9b91-f6ebba25356d", ()),
+        ("eeb8d96f-b1e4-49fd-bbf8-28ac514178e5", ("ts",)),
+    ):
+        raw = {"hoodie.record.merge.strategy.id": strategy}
+        config = dataclasses.replace(CONFIG, ordering_fields=("ts",), merge_mode=None, raw=raw)
+        assert ordering_of(config) == ordering
 
 
 @pytest.mark.parametrize("version", [8, 9])

@@ -207,6 +207,18 @@ def refused(table, rows, match: str, **more) -> InputError:
     return found.value
 
 
+@pytest.mark.parametrize("rows", [[{}, {}], pd.DataFrame(index=range(2)), pa.table({"id": [1]}).select([])])
+def test_rows_without_columns_are_not_taken_for_no_rows(small, rows):
+    """An overwrite by none would empty the table."""
+    before = small.read().to_pylist()
+    for write in (small.upsert, small.insert, small.overwrite_table):
+        with pytest.raises(InputError, match="rows lack id"):
+            write(rows, missing="null")
+    with pytest.raises(InputError, match="keys lack id"):
+        small.delete(rows)
+    assert small.read().to_pylist() == before
+
+
 def test_missing_columns_are_refused_and_named_with_the_way_out(small):
     error = refused(small, without("v", "w"), r'lack v, w .*missing="null"')
     assert error.columns == ["v", "w"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,6 +78,36 @@ def test_it_is_named_by_a_write_and_by_a_check(folder: Path, where: str, kind: s
     (found,) = [each for each in check(lakelatch.storage.open_store(url)).findings if each.kind != "properties-damaged"]
     assert (found.kind, found.path, kind in found.message) == ("no-file", relative, True)
     assert path.name in told_by(doctor)
+
+
+FOLDERS = ("", "/locks", "/locks/{key}", "/log", "/log/{epoch}", "/../.heartbeat", "/../.temp", "/../timeline")
+
+
+@pytest.mark.parametrize("kind", ["a named pipe", "a link to nothing", "a link to itself", "a file"])
+@pytest.mark.parametrize("where", FOLDERS)
+def test_what_stands_for_a_folder_is_named_by_a_write_and_by_a_check(folder: Path, where: str, kind: str) -> None:
+    url = str(folder / "t")
+    with lakelatch.create(url, record_key="id") as table:
+        table.insert([{"id": "1", "v": 0}])
+    ours = folder / "t/.hoodie/.lakelatch"
+    names = {"key": next(ours.glob("locks/*/")).name, "epoch": next(ours.glob("log/*/")).name}
+    path = Path(os.path.normpath(f"{ours}{where.format(**names)}"))
+    shutil.rmtree(path)
+    (NO_FILES | {"a file": Path.touch})[kind](path)
+    relative = str(path.relative_to(folder / "t"))
+
+    def write() -> str:
+        with lakelatch.open(url) as table:
+            table.upsert([{"id": "1", "v": 1}], timeout_s=5)
+        return relative
+
+    # Where a link leads to nothing, a folder may be made; a table without a log is read-only.
+    assert relative in (said := told_by(write)) or "commit log" in said
+    found = [each for each in check(lakelatch.storage.open_store(url)).findings if each.kind == "no-file"]
+    if path.is_dir():  # which the write has made where the link leads
+        return
+    assert [each.path for each in found] == [relative]
+    assert f"is {kind}, where a folder belongs" in found[0].message
 
 
 def told_by(call: Callable[[], str]) -> str:

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from ...arguments import text
 from ...errors import ConfigError, InputError
 from ..output import Waiting, count_text, say
 from .files import FORMATS, csv_writer, format_of, write_rows
@@ -62,6 +63,7 @@ def sql(
     except ImportError as e:
         raise ConfigError("lakelatch sql needs DuckDB, which is not installed: pip install duckdb") from e
     kind = _kind(kind, output, json=json)
+    text(query, "query", empty=True)
     with ExitStack() as stack:
         try:
             connection = stack.enter_context(duckdb.connect(config=_CLOSED))
@@ -120,6 +122,11 @@ def _kind(kind: str | None, output: str | None, *, json: bool) -> str:
 def _give(rows: pa.RecordBatchReader, limit: int | None, kind: str, output: str | None) -> None:
     import pyarrow as pa
 
+    if kind == "json" and (twice := [name for name in rows.schema.names if rows.schema.names.count(name) > 1]):
+        raise InputError(
+            f"two columns of the result are called {twice[0]!r}, and an object of JSON holds one; name them apart, as in "
+            "select a.v as v, b.v as other"
+        )
     if output is not None:
         with _counted("written") as seen:
             written = write_rows(output, kind, _first(rows, limit), seen)

@@ -30,6 +30,9 @@ CUSTOM = "CUSTOM"
 # Names of a table whose columns only writers of this library can merge. Hudi 1.2.0 and hudi-rs 0.5.0 read such a table, and
 # a JVM writer fails before it writes: of version 8, where it is copy-on-write, by the merge mode; of version 9 by the payload.
 _PAYLOAD_KEY, _STRATEGY_KEY = "hoodie.compaction.payload.class", "hoodie.record.merge.strategy.id"
+# Names of the same that Hudi reads too, where those above are missing.
+_OLD_STRATEGY_KEY = "hoodie.compaction.record.merger.strategy"
+_OLD_PAYLOAD_KEYS = ("hoodie.compaction.payload.type", "hoodie.datasource.write.payload.class")
 _LEGACY_PAYLOAD_KEY = "hoodie.table.legacy.payload.class"  # version 9 has translated it into other keys
 _OWN_MERGE = {_PAYLOAD_KEY: "lakelatch.mergers.Rule", _STRATEGY_KEY: "5c9b0e1c-6f0d-4c3b-9a53-6c616b656c61"}
 
@@ -50,6 +53,7 @@ _MERGE = {
     ),
 }
 _MODE_OF_PAYLOAD = {payload: mode for mode, (_, payloads) in _MERGE.items() for payload in payloads}
+_MODE_OF_STRATEGY = {strategy: mode for mode, (strategy, _) in _MERGE.items()}
 # Settings of payloads and mergers: which column marks deletes, which one orders rows, which value stands for "unchanged".
 _MERGE_SETTINGS = ("hoodie.record.merge.property.", "hoodie.payload.")
 _KEYGEN_OF_CLASS = {
@@ -78,6 +82,12 @@ def _names(value: str) -> tuple[str, ...]:
 def _bare_names(value: str) -> tuple[str, ...]:
     # A custom key generator writes `field:TYPE`.
     return tuple(name.partition(":")[0] for name in _names(value))
+
+
+def _folder(value: str) -> str:
+    if not value.strip() or "\0" in value or any(name in ("", ".", "..") for name in value.strip().split("/")):
+        raise ValueError("is no folder below .hoodie")
+    return value.strip()
 
 
 def _flag(value: str) -> bool:
@@ -134,7 +144,7 @@ class TableConfig:
     cdc: bool = _key("hoodie.table.cdc.enabled", _flag, default=False)
     create_schema: str | None = _key("hoodie.table.create.schema", default=None)
     timeline_timezone: str | None = _key("hoodie.table.timeline.timezone", _one_of("UTC", "LOCAL"), default=None)
-    timeline_path: str = _key("hoodie.timeline.path", default="timeline")
+    timeline_path: str = _key("hoodie.timeline.path", _folder, default="timeline")
     metadata_partitions: tuple[str, ...] = _key("hoodie.table.metadata.partitions", _names, default=())
     raw: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
@@ -305,6 +315,7 @@ class TableConfig:
     def newer_by(self) -> tuple[str, ...]:
         """The columns by which one row is newer than another; () if the later commit decides."""
         mode = self.merge_mode or _MODE_OF_PAYLOAD.get(self.raw.get(_PAYLOAD_KEY, "").strip())
+        mode = mode or _MODE_OF_STRATEGY.get(self.raw.get(_STRATEGY_KEY, "").strip())
         return () if mode == COMMIT_TIME_ORDERING else self.ordered_by
 
     def unknown_merge(self) -> str:
@@ -317,7 +328,12 @@ class TableConfig:
         if not self.merges_columns:
             if self.merge_mode not in (None, *_MERGE):
                 return f"its merge mode is {self.merge_mode}"
-            for key in (_PAYLOAD_KEY, _LEGACY_PAYLOAD_KEY):
+            for key in (_STRATEGY_KEY, _OLD_STRATEGY_KEY):
+                strategy = self.raw.get(key, "").strip()
+                if strategy and self.merge_mode is None and strategy not in _MODE_OF_STRATEGY:
+                    return f"its merge strategy is {strategy} ({key})"
+            older = () if self.raw.get(_PAYLOAD_KEY) else _OLD_PAYLOAD_KEYS
+            for key in (_PAYLOAD_KEY, _LEGACY_PAYLOAD_KEY, *older):
                 payload = self.raw.get(key, "").strip()
                 if payload and payload not in _MODE_OF_PAYLOAD:
                     return f"its payload class is {payload} ({key})"
