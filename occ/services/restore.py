@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from ...errors import ConfigError, CorruptTableError, InputError, LakeLatchError, UnsupportedTableError
 from ...hudi.files import list_data_files
 from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, Snapshot, file_name, read_timeline
+from ...mergers import EVERY
 from ...storage import Outcome
 from ..check import data_files, refuse_misplaced
 from ..entries import SIDES
@@ -171,7 +172,7 @@ def _refuse_lacking(session: Session, target: Instant, schema: pa.Schema) -> Non
     change = "Change that setting first, or restore to a commit that has the column"
     named = [
         *(("unique_constraints", each, change) for each in settings.unique_constraints),
-        *(("merge", (column,), change) for column, _ in settings.merge),
+        *(("merge", (column,), change) for column, _ in settings.merge if column != EVERY),
         *((f"stream {each.name!r}", each.own, "Restore to a commit that has the column") for each in settings.streams),
     ]
     for what, columns, next_ in named:

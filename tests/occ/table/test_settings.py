@@ -152,7 +152,7 @@ def test_a_restore_to_rows_that_break_a_constraint_is_refused(make):
 def test_a_restore_to_a_table_without_a_column_that_a_setting_names_is_refused(make, setting, nothing):
     table = make(content=keyed(1, KEYS[:1]))
     before = table.timeline().commits[-1].requested
-    table.upsert([{"id": KEYS[0], "v": 1, "x": 5}])
+    table.upsert([{"id": KEYS[0], "v": 1, "x": 5}], new_columns="add")
     table.change_settings(**setting)
     (name,) = setting
     with pytest.raises(
@@ -163,6 +163,17 @@ def test_a_restore_to_a_table_without_a_column_that_a_setting_names_is_refused(m
     table.restore(before)
     table.upsert(keyed(2, KEYS[:1]))
     assert table.read().to_pylist() == [{"id": KEYS[0], "v": 2}]
+
+
+def test_a_rule_for_all_columns_hinders_no_restore(make):
+    """It names no column that the table could lack."""
+    table = make(content=keyed(1, KEYS[:1]))
+    before = table.timeline().commits[-1].requested
+    table.upsert([{"id": KEYS[0], "v": 2, "x": 5}], new_columns="add")
+    table.change_settings(merge="partial_update")
+    table.restore(before)
+    table.upsert([{"id": KEYS[0], "v": None}])
+    assert table.read().to_pylist() == [{"id": KEYS[0], "v": 1}]
 
 
 def test_a_restore_to_a_table_without_the_columns_of_a_stream_is_refused(folder):
