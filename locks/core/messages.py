@@ -63,7 +63,8 @@ def busy(
     purpose = f" for {holder.reason!r}" if holder.reason else ""
     return LockTimeoutError(
         f"Lock {ask.key!r} was busy for {wait_s:g} s{line}: held by {who} on {holder.host or 'some host'}"
-        f"{purpose} since {since} by its clock (token {holder.token}). Nothing is held; wait longer, or end that holder "
-        f"with break_lease(key, token={holder.token}, ...) if it is known to be stuck{hint}",
+        f"{purpose} since {since} by its clock (token {holder.token}). Nothing is held; wait longer, ask for it back "
+        f"(`lakelatch locks revoke`), or end that holder with break_lease(key, token={holder.token}, ...), a table's with "
+        f"`lakelatch locks break`, if it is known to be stuck{hint}",
         key=ask.key, wait_s=wait_s, holder=holder, position=ahead,
     )  # fmt: skip

@@ -85,6 +85,7 @@ def test_a_busy_lock_is_75_and_names_the_holder(url: str) -> None:
         busy = run("hold", url, "job", "--", "echo", "never")
     assert (busy.returncode, busy.stdout) == (75, "")
     assert "'by hand'" in busy.stderr
+    assert "`lakelatch locks revoke`" in busy.stderr
 
 
 def test_it_waits_as_long_as_it_is_told(url: str) -> None:
