@@ -74,7 +74,7 @@ def test_no_command_names_a_folder_above_the_checkout():
 @pytest.mark.parametrize(
     "source",
     [
-        'DATA = Path(__file__).parents[2] / "shared" / "data"',
+        'DATA = Path(__file__).parents[2] / "neighbour" / "data"',
         'ROOT = Path(__file__).parents[1]\nDATA = ROOT.parent / "data"',
         "ROOT = Path(__file__).resolve().parent\ndef tables():\n    return ROOT.parent.parent",
         'DATA = Path(__file__).parent / "../../data"',
@@ -90,7 +90,7 @@ def test_a_module_that_looks_above_the_checkout_is_found(source: str):
         ("/home/me/shared/data/x.zip", True),
         ("/home/me/shared", True),
         ("/home/me/lakelatch-other/tests/x", True),
-        ("/home/me/lakelatch/../shared/x", True),
+        ("/home/me/lakelatch/../neighbour/x", True),
         ("/home/me/lakelatch/tests/data/x.zip", False),
         ("/home/me/lakelatch", False),
         ("/home/me", False),
@@ -110,7 +110,7 @@ def test_who_reads_there_is_stopped(event: str):
     watches = guard([])
     for path in (CHECKOUT / "tests", CHECKOUT.parent, "/usr/lib", 7, None):
         watches(event, (path if isinstance(path, int | None) else str(path), "r", 0))
-    path = CHECKOUT.parent / "shared" / "data"
+    path = CHECKOUT.parent / "neighbour" / "data"
     for each in (str(path), os.fsencode(path)):
         with pytest.raises(AssertionError, match="beside the checkout"):
             watches(event, (each, "r", 0))
@@ -119,4 +119,4 @@ def test_who_reads_there_is_stopped(event: str):
 @pytest.mark.skipif(not can_watch(), reason="beside the checkout lie folders of the system")
 def test_the_guard_watches_this_run():
     with pytest.raises(AssertionError, match="beside the checkout"):
-        (CHECKOUT.parent / "shared").open()
+        (CHECKOUT.parent / "neighbour").open()
