@@ -26,8 +26,8 @@ def wanted_of(settings: Settings, schema: pa.Schema, operation: str) -> Wanted:
     for name in dict.fromkeys(name for constraint in settings.unique_constraints for name in constraint):
         if name not in schema.names:
             raise InputError(
-                f"the table has a unique constraint on {name!r} and the rows have no such column: write it, or drop the "
-                "constraint from the table's settings (unique)",
+                f"unique_constraints names {name!r}, and there is no such column: write it, or leave it out of the "
+                "setting unique_constraints",
                 column=name,
             )
         refuse_type(name, schema.field(name).type)

@@ -179,7 +179,11 @@ def number(
     if not fits or not _is_finite(value) or not least <= value <= most:
         bounds = [f"at least {least:g}"] * math.isfinite(least) + [f"at most {most:g}"] * math.isfinite(most)
         what = "a whole number" if whole else "a number"
-        shown = brief(value) if not fits or value != value or abs(value) < _LONG else "(a number too long to be shown)"
+        shown = (
+            brief(value)
+            if not fits or isinstance(value, float) or abs(value) < _LONG
+            else "(a number too long to be shown)"
+        )
         raise error(f"{name}={shown} is not {what}{' of ' if bounds else ''}{' and '.join(bounds)}; give one")
     return value
 

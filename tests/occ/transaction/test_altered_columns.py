@@ -210,7 +210,7 @@ def test_a_merge_onto_rows_of_the_wider_column_is_done_anew(table):
         ("w", pa.time64("us"), "not stored"),
         ("w", pa.null(), "not stored"),
         ("w", pa.timestamp("us"), "without a zone"),
-        ("w", "varchar(9)", "no type is called .*known: boolean, int, bigint"),
+        ("w", "varchar(9)", "no type of a column is called .*known: boolean, int, bigint"),
         ("w", int, "is no column"),
         ("w", None, "is no column"),
         (None, pa.int64(), "is no column"),

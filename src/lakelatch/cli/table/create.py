@@ -32,12 +32,16 @@ def create(
     if not record_key:
         raise InputError("name the column that identifies a row: --record-key id (several: --record-key id,day)")
     # With --exist-ok an omitted property is that of the existing table.
-    asked = {"schema": _schema(schema) if schema else None, "name": name or None, **properties}
+    asked = {
+        "partition_by": _names(partition_by) or None,
+        "ordering_field": _names(ordering_field) or None,
+        "schema": _schema(schema) if schema else None,
+        "name": name or None,
+        **properties,
+    }
     with make(
         url,
         record_key=_names(record_key),
-        partition_by=_names(partition_by),
-        ordering_field=_names(ordering_field) or None,
         **{each: value for each, value in asked.items() if value is not None},
         **given,
     ) as table:

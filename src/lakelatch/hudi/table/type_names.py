@@ -159,4 +159,4 @@ class _Reader:
             raise self._unknown()
 
     def _unknown(self) -> InputError:
-        return InputError(f"no type is called {self._text!r}; known: {KNOWN}", type=self._text)
+        return InputError(f"no type of a column is called {self._text!r}; known: {KNOWN}", type=self._text)
