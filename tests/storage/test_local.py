@@ -510,7 +510,7 @@ def test_a_name_that_is_too_long_is_bad_input(store):
 
 def test_a_file_where_a_folder_is_needed_is_an_error_and_stays(store):
     store.put("a", b"kept")
-    with pytest.raises(StorageError, match="Not a directory"):
+    with pytest.raises(StorageError, match="is a file, where a folder belongs"):
         store.put_if_absent("a/b", b"x")
     assert store.get("a").body == b"kept"
 
