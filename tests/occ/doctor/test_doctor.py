@@ -141,7 +141,7 @@ def test_none_of_ours_is_foreign_after_epochs_rebases_and_new_columns(world: Wor
 COLUMNS = {
     "wide": lambda t: t.widen_column("w", "int64"),
     "new": lambda t: t.add_column("x", "int64"),
-    "new by rows": lambda t: t.upsert([{"id": 3, "w": 3, "x": 3}]),
+    "new by rows": lambda t: t.upsert([{"id": 3, "w": 3, "x": 3}], new_columns="add"),
     "log": lambda t: t.upsert([{"id": 1, "w": 6}], missing="null"),
     "delete": lambda t: t.delete([{"id": 1}]),
     "compact": lambda t: t.compact(),
