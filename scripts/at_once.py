@@ -34,6 +34,7 @@ def scratch() -> Iterator[dict[str, str]]:
             room = os.statvfs(_MEMORY)
             if room.f_bavail * room.f_frsize >= _ROOM and not room.f_flag & os.ST_NOEXEC:
                 folder = tempfile.mkdtemp(prefix="ll-", dir=_MEMORY)  # short, since sockets lie in it
+                os.chmod(folder, 0o711)  # noqa: S103 - PostgreSQL runs as another user, and its data lie below
                 os.setxattr(folder, "user.lakelatch", b"")  # one of the S3 servers keeps what it knows in such
                 named = {"TMPDIR": folder, "SPARK_LOCAL_DIRS": folder}
         yield named
