@@ -527,7 +527,7 @@ def test_trap_13_a_slow_look_makes_nobody_silent(world):
 def test_trap_13_a_beat_is_as_old_as_its_sending(world):
     """Guards: others may have seen the beat before from its sending to the moment at which the next one is answered."""
     w = world.writer("W")
-    sender = HeartbeatSender(w.store, w.env, interval_s=1e9)
+    sender = HeartbeatSender(w.store, w.env, interval_s=lambda: 1e9)
     slow = On("put_if_absent", heartbeat_path("T")), On("replace_if_match", heartbeat_path("T"))
     for each in slow:
         w.store.add(Pause(each, call=lambda: w.env.suspend(30.0)))
