@@ -91,7 +91,7 @@ def test_what_has_values_is_written(table):
 def test_the_schema_says_it_to_all_who_read_it_and_goes_on_saying_it(table):
     table.add_column("z", "int32")
     table.widen_column("z", "int64")
-    table.upsert([{"id": 1, "x": 5, "y": None, "z": 1, "more": 1.5}])
+    table.upsert([{"id": 1, "x": 5, "y": None, "z": 1, "more": 1.5}], new_columns="add")
     if table.config.merge_on_read:
         table.compact()
     with table.transaction() as txn:
