@@ -22,6 +22,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 _log = logging.getLogger("lakelatch")
+_RANDOM = random.SystemRandom()  # without a state, which forked processes would share
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +207,8 @@ class SystemEnvironment:
         time.sleep(seconds)  # the only place where the library does; tests hand in a clock of their own
 
     def random(self) -> float:
-        return random.random()
+        # Not the module's generator: a thread of ours would change the numbers of a program that has seeded it.
+        return _RANDOM.random()
 
     def uuid(self) -> str:
         return str(uuid.uuid4())

@@ -24,6 +24,7 @@ from ..stream import stream_into
 Flush = Callable[[int], None]  # `os.fsync`, or a test's function
 
 TEMP_PREFIX = ".lakelatch-tmp-"
+_RANDOM = random.SystemRandom()  # not the module's generator, which a program may have seeded
 _HASHED_BYTES_MAX = 1 << 20
 _READ_BYTES_MAX = 0x7FFF_F000  # the most that one system call reads; Hudi begins another log file at half of that
 _LOCK_WAIT_S = 30.0
@@ -424,7 +425,7 @@ def stamp(fd: int) -> None:
     twice. The stamp itself stays the file server's, because heartbeats are judged by it.
     """
     found = os.fstat(fd)
-    os.utime(fd, ns=(found.st_atime_ns, found.st_mtime_ns + random.randrange(1_000_000)))
+    os.utime(fd, ns=(found.st_atime_ns, found.st_mtime_ns + _RANDOM.randrange(1_000_000)))
 
 
 def make_folder(folder: str, flush: Flush | None) -> None:
@@ -587,7 +588,7 @@ def _flock(fd: int, full: str, how: int, wait_s: float) -> None:
                     "Look for a suspended process (fuser shows who has it open)",
                     path=full,
                 ) from None
-            time.sleep(pause_s * random.uniform(0.5, 1.5))
+            time.sleep(pause_s * _RANDOM.uniform(0.5, 1.5))
             pause_s = min(pause_s * 1.5, 0.01)
         else:
             return

@@ -189,7 +189,7 @@ def near_name(name: str) -> str:
     """Return a name close to this one that a column can have."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     plain = re.sub(r"[^A-Za-z0-9]+", "_", plain).strip("_") or "column"
-    return f"_{plain}" if plain[0].isdigit() else plain
+    return f"_{plain}" if plain[0] in "0123456789" else plain
 
 
 def refuse_no_columns(names: Iterable[str], what: str) -> None:

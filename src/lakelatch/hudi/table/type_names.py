@@ -33,7 +33,7 @@ _OF_SPARK = {
     "date32[day]": "date32",
     "date64[ms]": "date64",
 }
-_DECIMAL = re.compile(r"(?:decimal|dec|numeric|decimal128)(?:\((\d+)(?:,(-?\d+))?\))?")
+_DECIMAL = re.compile(r"(?:decimal|dec|numeric|decimal128)(?:\(([0-9]+)(?:,(-?[0-9]+))?\))?")
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns),tz=([^]]+)\]", re.IGNORECASE)
 _TOKEN = re.compile(r"\s*([<>,:]|[A-Za-z0-9_]+(?:\([^()]*\)|\[[^][]*\])?|`[^`]*`)")
 _DEPTH_MAX = 32
