@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
-from . import begins, group_commit, lock_change, rebase, reservation, stranger
+from . import begins, group_commit, lock_change, neighbours, rebase, reservation
 from .explore import Result, explore
 
 
@@ -63,7 +63,7 @@ def overlapping(*pairs: tuple[int, int]) -> frozenset[tuple[int, int]]:
     return frozenset(each for a, b in pairs for each in ((a, b), (b, a)))
 
 
-_Rebase, _Reserve, _Lock, _Shared = rebase.Bounds, reservation.Bounds, lock_change.Bounds, stranger.Bounds
+_Rebase, _Reserve, _Lock, _Beside = rebase.Bounds, reservation.Bounds, lock_change.Bounds, neighbours.Bounds
 _Begins = begins.Bounds
 _Group, _NONE, _TWO = group_commit.Bounds, overlapping(), frozenset((0, 1))
 
@@ -128,18 +128,23 @@ FEATURES: dict[str, Feature] = {
             ),
         },
     ),
-    "shared mode": Feature(
-        stranger.Stranger,
-        stranger.Rules,
+    "neighbours": Feature(
+        neighbours.Neighbours,
+        neighbours.Rules,
         {
-            "two of ours, a stranger": _Shared(),
-            "it rolls back what is silent": _Shared(rolls_back=True),
-            "it rolls back whatever is pending": _Shared(eager=True),
-            "a helper": _Shared(helper=True),
+            "two of ours, a foreign writer": _Beside(),
+            "a lease ends": _Beside(endings=1),
+            "it rolls back what is silent": _Beside(lazy=True),
+            "it rolls back whatever is pending": _Beside(eager=True),
+            "one of ours dies, a cleaner": _Beside(deaths=1, cleaner=True),
+            "one of ours, two foreign writers, a lease ends": _Beside(ours=1, foreign=2, endings=1),
+            "a pause between the question and the put": _Beside(ours=1, foreign=2, endings=1, pauses=1),
         },
         {
-            "a helper, it rolls back what is silent, two leases end": _Shared(helper=True, rolls_back=True, endings=2),
-            "a helper, it rolls back whatever is pending": _Shared(helper=True, eager=True),
+            "one dies, a lease ends, a cleaner": _Beside(deaths=1, endings=1, cleaner=True),
+            "one dies, it rolls back what is silent": _Beside(deaths=1, lazy=True),
+            "two foreign writers, a lease ends": _Beside(foreign=2, endings=1),
+            "two foreign writers, a pause": _Beside(foreign=2, endings=1, pauses=1),
         },
     ),
     "group commit": Feature(
@@ -200,6 +205,11 @@ _EPOCHS, _RESERVED = (
     for name in ("two, two epochs end", "two, the settings change, somebody reserves")
 )
 _XYX = (lock_change.Y, lock_change.X)
+_BOTH = "a transaction is both committed and ended"
+_DEATH, _PAUSE = (
+    FEATURES["neighbours"].sound[name]
+    for name in ("one of ours dies, a cleaner", "a pause between the question and the put")
+)
 
 MISSING: tuple[Missing, ...] = (
     Missing("rebase", "naming", "2", _Rebase(), _LOST, "same"),
@@ -230,13 +240,16 @@ MISSING: tuple[Missing, ...] = (
     Missing("lock change", "tokens_compared", "", _Lock(changers=(), forgets=1), "a token that does not grow"),
     Missing("lock change", "new_generation", "12", _Lock(changers=(), forgets=1), _NEVER),
     Missing("lock change", "certain_before_second", "", _Lock(0, (lock_change.Y, *_XYX)), _NEVER),
-    Missing("shared mode", "begun_under_lock", "1", _Shared(), "a T above that of its successor"),
-    Missing("shared mode", "validated_again", "3", _Shared(), _OVERLAP),
-    Missing("shared mode", "published_under_lock", "3", _Shared(), _OVERLAP),
-    Missing("shared mode", "pending_looked_at", "3", _Shared(eager=True), _GONE),
-    Missing("shared mode", "nobody_publishes_for_others", "3", _Shared(helper=True), _OVERLAP),
-    Missing("shared mode", "silence_stops", "13", _Shared(rolls_back=True), _GONE),
-    Missing("shared mode", "readers_wait", "3", _Shared(), "shown what never landed"),
+    Missing("neighbours", "begun_under_lock", "1", _Beside(), "a T above that of its successor"),
+    Missing("neighbours", "lease_after_request", "1", _Beside(endings=1), _OVERLAP),
+    Missing("neighbours", "imported_before_decision", "3", _Beside(), _OVERLAP),
+    Missing("neighbours", "timeline_first", "3", _Beside(endings=1), "holds a commit that is on no timeline"),
+    Missing("neighbours", "lease_asked", "3", _Beside(endings=1), _OVERLAP),
+    Missing("neighbours", "pending_looked_at", "3", _Beside(eager=True), _GONE),
+    Missing("neighbours", "silence_stops", "13", _Beside(lazy=True), _GONE),
+    Missing("neighbours", "rolled_back_under_lock", "3", _DEATH, _BOTH, besides={"silence_stops": False}),
+    Missing("neighbours", "imported_before_rollback", "3", _DEATH, _BOTH),
+    Missing("neighbours", "skips_noticed", "3", _PAUSE, "a skipped commit went unnoticed"),
     Missing("group commit", "fellows_count", "", _Group(), _OVERLAP),
     Missing(
         "group commit", "batches_of_fellows", "", _GROUPS["one batch of two, a third writer, a lost reply"], _AGAIN

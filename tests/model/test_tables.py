@@ -16,7 +16,7 @@ STEPS = {
     "rebase": ("rebase",),
     "reservations": ("reservation",),
     "lock change": ("lock_change",),
-    "shared mode": ("stranger",),
+    "neighbours": ("neighbours",),
     "group commit": ("group_commit",),
     "begins together": ("begins",),
 }
