@@ -1,4 +1,4 @@
-"""What has its own model beside the commit protocol: rebase, reservations, lock change, shared mode, commits and begins together.
+"""What has its own model beside the commit protocol: rebase, reservations, lock change, neighbours, commits and begins together.
 
 Each takes the log for one list whose entries are decided at their slots. That it is, whatever is lost, late, repeated or
 deleted, is what the searches of `cases` show.

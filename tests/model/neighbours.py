@@ -2,9 +2,10 @@
 
 The lock is mandatory and exclusive as far as it goes. The *completed instant* is the commit; the log entry follows it.
 Each holder of ours imports what is completed and unknown to the log before it decides. A lease of ours may end while
-its holder is paused, who asks for it immediately before the put; a pause between the two cannot be excluded (nor can
-Hudi's own writers), and must be noticed at the next import. All writers change one file group until they rebase into a
-new one. T is the order of the begins, C that of the completed instants. Sets of writers are bit masks; ours come first.
+its holder is paused, so the holder asks for it immediately before the put. A pause between question and put cannot be
+excluded, nor can Hudi's own writers exclude it: it must be noticed at the next import. All writers change one file group
+until they rebase into a new one. T is the order of the begins, C that of the completed instants. Sets of writers are bit
+masks; ours come first.
 """
 
 from __future__ import annotations
@@ -78,7 +79,9 @@ class Rules:
     begun_under_lock: bool = True
     """T, the begin entry and the requested instant are put under the lock: T is above all there. [1]"""
     lease_after_request: bool = True
-    """Whoever finds its lease ended after the requested instant begins again."""
+    """A writer that finds its lease ended after its requested instant aborts. [1]
+
+    A foreign writer may have begun between T and that instant, and would not compare with it."""
     imported_before_decision: bool = True
     """The timeline is listed again under the commit's lock. [3]"""
     timeline_first: bool = True
@@ -210,7 +213,7 @@ class Neighbours(Bounded):
             yield f"imports {list(new)}", self.moved(s, i, seen, log=(*s.log, *new))
 
     def _may(self, s: State, i: int) -> bool:
-        """Everything that is looked at under the lock immediately before the put, but for the lease."""
+        """Return True if all that is looked at before the put, except the lease, allows it."""
         bit = 1 << i
         if s.ended & bit or (self.rules.silence_stops and s.silent & bit):
             return False
@@ -238,7 +241,7 @@ class Neighbours(Bounded):
         )  # fmt: skip
 
     def _ends(self, s: State, i: int, p: Writer) -> State:
-        """abort(T), then the files, then the pending instant; the lock goes back."""
+        """Append abort(T), then delete the files, then the pending instant; give the lock back."""
         bit = 1 << i
         return self.moved(
             s, i, p._replace(at="end"), lock=_without(s, i), ended=s.ended | bit,
@@ -355,7 +358,7 @@ class Neighbours(Bounded):
         return all(s.writers[i].at == "put" for i in s.log if i not in s.completed)
 
     def _skipped(self, s: State, count: int) -> bool:
-        """What an import can see: a commit that another one does not hold, or one that was ended or lacks its files."""
+        """Return True if an import can see that a commit was skipped, or that one was ended or lacks its files."""
         first = _set(s.completed[:count])
         return bool(first & (s.ended | ~s.files)) or bool(self._overlapping(s, count))
 
