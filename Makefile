@@ -41,15 +41,15 @@ $(STAMP): pyproject.toml scripts/make_venv.sh
 
 demo: venv
 	@scripts/ensure_tools.sh java
-	@$(BIN)/python -m lakelatch.cli.demo $(ARGS)
+	@$(BIN)/python -m lakelatch.demo.commands flights $(ARGS)
 
 demo-cluster: venv
 	@scripts/ensure_tools.sh cluster
-	@PATH="$(CURDIR)/.cache/tools/bin:$$PATH" $(BIN)/python -m lakelatch.cli.demo_cluster --s3a .cache/tools/s3a/jars $(ARGS)
+	@PATH="$(CURDIR)/.cache/tools/bin:$$PATH" $(BIN)/python -m lakelatch.demo.commands cluster --s3a .cache/tools/s3a/jars $(ARGS)
 
 demo-streams: venv
 	@scripts/ensure_tools.sh java
-	@$(BIN)/python -m lakelatch.cli.demo_streams $(ARGS)
+	@$(BIN)/python -m lakelatch.demo.commands streams $(ARGS)
 
 # All lanes share the machine, so that some compute while others wait. Those that compute have the lower priority: they
 # must not keep a test that measures how soon something happens from its moment. At most so many at once: each of the

@@ -1,4 +1,4 @@
-"""What the demonstration on a cluster runs on: an S3 server, Redis, and a Spark standalone cluster of two hosts.
+"""The servers of the demonstration on a cluster: an S3 server, Redis, and a Spark standalone cluster of two hosts.
 
 All are processes of this machine; the hosts are two addresses of its loopback network. They end with their blocks.
 """
@@ -35,7 +35,7 @@ class Cluster:
     workers: list[subprocess.Popen[bytes]]
 
     def executors(self, application: str = "") -> list[int]:
-        """Process ids of what runs tasks; of one application, by Spark's id, or of all."""
+        """Return the process ids of executors: of one application, by Spark's id, or of all."""
         found = []
         for place in Path("/proc").glob("[0-9]*/cmdline"):
             with suppress(OSError):  # it has just ended
@@ -61,7 +61,7 @@ def spark_cluster(
     cores: int = 1,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Cluster]:
-    """A master and a worker on each of `HOSTS`, from PySpark's own jars; their logs and work folders are in ``folder``.
+    """Run a master and a worker on each of `HOSTS`, from PySpark's own jars; their logs and work folders are in ``folder``.
 
     Args:
         cores: of each worker, as far as Spark knows.
@@ -100,7 +100,7 @@ def spark_cluster(
 
 @contextmanager
 def s3_server(folder: Path) -> Iterator[tuple[str, dict[str, str], Path]]:
-    """An S3 server: the URL of a bucket, the options of a store there, and the folder in which its objects are files."""
+    """Run an S3 server. Yield the URL of a bucket, the options of a store there, and the folder in which its objects are files."""
     program, port, objects = _found("versitygw", "an S3 server"), free_port(), folder / "objects"
     (objects / BUCKET).mkdir(parents=True)  # a folder is a bucket
     command = [program, "--quiet", "--port", f"127.0.0.1:{port}", "posix", str(objects)]
@@ -112,7 +112,7 @@ def s3_server(folder: Path) -> Iterator[tuple[str, dict[str, str], Path]]:
 
 @contextmanager
 def redis_server(folder: Path) -> Iterator[str]:
-    """A Redis server: the URL of its locks."""
+    """Run a Redis server. Yield the URL of its locks."""
     port = free_port()
     command = [_found("redis-server", "the lock's server"), "--port", str(port), "--bind", "127.0.0.1"]
     command += ["--dir", str(folder), "--save", ""]
@@ -124,7 +124,7 @@ def redis_server(folder: Path) -> Iterator[str]:
 def running(
     command: list[str], log: Path, environment: Mapping[str, str], ready: Callable[[], bool]
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process, once it is ready; it ends with the block. Raises `ConfigError` when it does not start."""
+    """Run a process. Yield it once it is ready; it ends with the block. Raises `ConfigError` when it does not start."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
@@ -159,21 +159,21 @@ def until(true: Callable[[], object], what: str, give_up_s: float = _START_S_MAX
 
 
 def free_port() -> int:
-    """A port of the loopback network that nobody listens on."""
+    """Return a port of the loopback network that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def accepts(port: int) -> bool:
-    """Whether somebody listens there."""
+    """Return whether somebody listens there."""
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
         return True
     return False
 
 
 def java_or_refuse() -> str:
-    """The Java that Spark would start. Raises `ConfigError` when it could not."""
+    """Return the Java that Spark would start. Raises `ConfigError` when it could not."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else "java"
     try:

@@ -1,4 +1,4 @@
-"""What a person sees: one line for each event, a live table of the writers on a terminal, the final table."""
+"""The screen: one line for each event, a live table of the writers on a terminal, the final table."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Screen:
     _live: Live | None = None
 
     def say(self, text: str, *, writer: str = "") -> None:
-        """One line, with the seconds since the start."""
+        """Print a line, with the seconds since the start."""
         line = Text(f"{time.monotonic() - self._began:6.1f} s  ")
         if writer:
             line.append(f"{writer:<12}", style=self._colour(writer))
@@ -49,7 +49,7 @@ class Screen:
         self.console.print(line, soft_wrap=True)
 
     def state(self, writer: str, text: str) -> None:
-        """What a writer does now, for the live table and as a line."""
+        """Show what a writer does now, in the live table and as a line."""
         self._state[writer] = text
         self.say(text, writer=writer)
         if self._live is not None:
@@ -76,7 +76,7 @@ class Screen:
             live.stop()
 
     def transactions(self, rows: Sequence[Row]) -> None:
-        """The table that a run ends with."""
+        """Print the table that a run ends with."""
         grid = Grid(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
         for name in ("began", "ended", "writer", "operation", "outcome", "retries", "cleaned"):
             grid.add_column(name, justify="right" if name == "retries" else "left", overflow="fold")
@@ -96,11 +96,11 @@ class Screen:
         self.console.print()
 
     def finding(self, finding: Finding) -> None:
-        """One check, right or wrong."""
+        """Print one check, right or wrong."""
         mark = Text("ok     ", style="green") if finding.right else Text("WRONG  ", style="bold red")
         self.console.print(mark + Text(f"{finding.what}: {finding.seen}"), soft_wrap=True)
 
 
 def clock(instant: str) -> str:
-    """Minutes to tenths of a second of an instant's time: what fits on a terminal of 80 columns."""
+    """Return minutes to tenths of a second of an instant's time: what fits on a terminal of 80 columns."""
     return f"{instant[10:12]}:{instant[12:14]}.{instant[14:15]}" if instant else ""

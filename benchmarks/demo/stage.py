@@ -20,7 +20,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ _MARKERS = ".hoodie/.temp"
 
 @dataclass(frozen=True)
 class Place:
-    """Where the table lies, and what its writers run on.
+    """The table's place, and what its writers run on.
 
     Attributes:
         files: the folder of this machine in which the table's objects are files, for readers that share no code with us.
@@ -63,40 +63,33 @@ class WriterFailed(Exception):
     """A writer process ended otherwise than the story says."""
 
 
-class Writer:
-    """One writer process and the thread that listens to it."""
+class Child:
+    """One writer process, and the thread that puts its events into a queue, each with the writer's name.
 
-    def __init__(self, task: Task, folder: Path, place: Place, events: queue.Queue[dict[str, Any]]) -> None:
-        self.task, self.log = task, folder / f"{task.name}.log"
-        job = folder / f"{task.name}.json"
-        scratch = folder / "spark" / task.name
+    The last event is ``ended``, with the exit code.
+    """
+
+    def __init__(self, name: str, job: Path, events: queue.Queue[dict[str, Any]], *arguments: str) -> None:
+        self._name, self._events, self._log = name, events, job.with_suffix(".log")
+        scratch = job.parent / "spark" / name
         scratch.mkdir(parents=True, exist_ok=True)
-        facts = {
-            "table": place.url,
-            "storage": place.storage,
-            "spark": place.spark,
-            "task": task.to_json(),
-            "rows": str(folder / f"{task.name}.parquet"),
-            "scratch": str(scratch),
-        }
-        job.write_text(json.dumps(facts))
-        with self.log.open("wb") as errors:
+        with self._log.open("ab") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "lakelatch.demo.writer", str(job)],
+                [sys.executable, "-m", "lakelatch.demo.writer", str(job), str(scratch), *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 cwd=scratch,
                 text=True,
             )
-        self._events = events
-        threading.Thread(target=self._listen, name=f"listen-{task.name}", daemon=True).start()
+        threading.Thread(target=self._listen, name=f"listen-{name}", daemon=True).start()
 
     def _listen(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            self._events.put(json.loads(line) | {"writer": self.task.name})
-        self._events.put({"event": "ended", "writer": self.task.name, "code": self.process.wait()})
+            with suppress(json.JSONDecodeError):  # the last line of one that is killed
+                self._events.put(json.loads(line) | {"writer": self._name})
+        self._events.put({"event": "ended", "writer": self._name, "code": self.process.wait()})
 
     def go(self) -> None:
         """Let it commit."""
@@ -119,6 +112,11 @@ class Writer:
                 self.process.kill()
                 self.process.wait()
 
+    def failure(self, code: int) -> WriterFailed:
+        """Return the error that tells how it ended."""
+        tail = "\n".join(self._log.read_text(errors="replace").splitlines()[-15:])
+        return WriterFailed(f"{self._name} ended with code {code}:\n{tail}")
+
 
 class Stage:
     """One run of the demonstration on one table."""
@@ -126,11 +124,12 @@ class Stage:
     def __init__(self, story: Story, folder: Path, screen: Screen, place: Place) -> None:
         self._story, self._folder, self._screen, self._place = story, folder, screen, place
         self._events: queue.Queue[dict[str, Any]] = queue.Queue()
-        self._writers: dict[str, Writer] = {}
+        self._tasks = {task.name: task for task in story.tasks}
+        self._writers: dict[str, Child] = {}
         self._running: set[str] = set()
         self._written: set[str] = set()
         self._landed: set[str] = set()
-        self._files: Counter[str] = Counter()  # data files that a transaction had written
+        self._files: Counter[str] = Counter()  # data files, by the transaction that has written them
         self._lost: dict[str, dict[str, Any]] = {}
         self._attempts: dict[str, int] = {}
         self._killed = ""
@@ -141,7 +140,7 @@ class Stage:
         self._released = False
 
     def make_table(self) -> None:
-        """The table with its first rows, one file group for each month."""
+        """Make the table with its first rows, one file group for each month."""
         first = self._story.first
         settings = {"heartbeat_interval_s": 0.5, "heartbeat_timeout_s": 2.0, **self._place.settings}
         table = create(
@@ -163,12 +162,25 @@ class Stage:
             pq.write_table(rows, self._folder / f"{name}.parquet")
         self._screen.say(f"made {self._place.url} with {first.num_rows:,} flights, one file group for each month")
 
+    def _job(self, task: Task) -> Path:
+        """Return the file that tells a writer what to do."""
+        job = self._folder / f"{task.name}.json"
+        facts = {
+            "table": self._place.url,
+            "storage": self._place.storage,
+            "spark": self._place.spark,
+            "task": asdict(task),
+            "rows": str(self._folder / f"{task.name}.parquet"),
+        }
+        job.write_text(json.dumps(facts))
+        return job
+
     def perform(self) -> None:
         """Run all writers; all transactions are over when this returns."""
         with open_table(self._place.url, writer="stage", storage=self._place.storage) as table:
             try:
                 for task in self._story.tasks:
-                    self._writers[task.name] = Writer(task, self._folder, self._place, self._events)
+                    self._writers[task.name] = Child(task.name, self._job(task), self._events)
                     self._running.add(task.name)
                 self._direct(table)
             finally:
@@ -204,7 +216,7 @@ class Stage:
             self._files[event["instant"]] = event["files"]
             say(name, f"has written {event['files']} files" + ("" if name in self._written else ", waits"))
             self._written.add(name)
-            if self._writers[name].task.doomed:
+            if self._tasks[name].doomed:
                 self._killed = event["instant"]
                 self._writers[name].kill()
         elif kind == "lost":
@@ -216,7 +228,7 @@ class Stage:
             say(name, f"landed at {event['completion']}")
             if name == "arrivals":
                 for other, writer in self._writers.items():
-                    if other != name and not writer.task.doomed:
+                    if other != name and not self._tasks[other].doomed:
                         writer.go()
         elif kind in ("session", "executors"):
             self._applications[name] = event.get("application", "")
@@ -225,16 +237,14 @@ class Stage:
             self._ended(name, event["code"])
 
     def _ended(self, name: str, code: int) -> None:
-        writer = self._writers[name]
         self._running.discard(name)
-        if writer.task.doomed and code == -signal.SIGKILL and self._killed:
+        if self._tasks[name].doomed and code == -signal.SIGKILL and self._killed:
             self._screen.state(name, f"killed with SIGKILL; its {self._files[self._killed]} files lie in the table")
         elif code or name not in self._landed:
-            tail = "\n".join(writer.log.read_text(errors="replace").splitlines()[-15:])
-            raise WriterFailed(f"{name} ended with code {code}:\n{tail}")
+            raise self._writers[name].failure(code)
 
     def _aim(self, name: str, instant: str) -> None:
-        if self._writers[name].task.loses_executor and not self._executor_of:
+        if self._tasks[name].loses_executor and not self._executor_of:
             self._losing, self._executor_of = instant, name
 
     def _kill_executor(self, table: Table) -> None:
@@ -249,7 +259,7 @@ class Stage:
         self._screen.state(name, f"loses its executor by SIGKILL; {files} files had been begun")
 
     def executor_finding(self) -> Finding:
-        """Whether the executor has died where it matters."""
+        """Check that the executor has died where it matters."""
         what = "an executor has died in the middle of its writes"
         return Finding(what, self._lost_tasks > 0, f"{self._lost_tasks} of its tasks ran again on another one")
 
@@ -266,7 +276,7 @@ class Stage:
         return next((n for n, w in self._writers.items() if str(w.process.pid) == pid), who)
 
     def rows(self, table: Table) -> list[Row]:
-        """Every transaction that ever began, in the order of the log."""
+        """Return every transaction that ever began, in the order of the log."""
         log = list(table.session.log.entries())
         writers = writers_of(log)
         rows = []

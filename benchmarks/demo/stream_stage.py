@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import queue
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -23,15 +21,12 @@ from ..occ.check import check
 from ..occ.entries import Commit
 from ..occ.table import Table, create
 from ..occ.table import open as open_table
+from .stage import Child, WriterFailed
 from .story import KEY
 from .wide_row import Source, joined, schema_of
 
 VICTIM = "arrivals"
 _PATIENCE_S = 600.0
-
-
-class JobFailed(Exception):
-    """A job ended otherwise than the story says."""
 
 
 class StreamStage:
@@ -48,12 +43,12 @@ class StreamStage:
         self.sources, self.folder, self.url, self._say = found, folder, str(folder / "wide"), say
         self._spark, self._seed = spark, seed
         self._events: queue.Queue[dict[str, Any]] = queue.Queue()
-        self._processes: dict[str, subprocess.Popen[str]] = {}
+        self._jobs: dict[str, Child] = {}
         self.landed: Counter[str] = Counter()
         self.lost, self.compactions = 0, 0
 
     def make_table(self) -> None:
-        """The empty table, its streams, and the events of each job."""
+        """Make the empty table, its streams, and the events of each job."""
         options: dict[str, Any] = {"type": "merge_on_read", "table_version": 9, "bucket_count": 4}
         with create(self.url, record_key=KEY, schema=schema_of(self.sources), **options) as table:
             for source in self.sources:
@@ -63,11 +58,8 @@ class StreamStage:
             for number, rows in enumerate(source.events(self._seed)):
                 batches.append(str(self.folder / f"{source.name}-{number}.parquet"))
                 pq.write_table(rows, batches[-1])
-            scratch = self.folder / "spark" / source.name
-            scratch.mkdir(parents=True)
-            facts = {"table": self.url, "stream": source.name, "batches": batches, "scratch": str(scratch)}
-            job = self.folder / f"{source.name}.json"
-            job.write_text(json.dumps(facts | {"spark": source.name in self._spark}))
+            facts = {"table": self.url, "stream": source.name, "batches": batches, "spark": source.name in self._spark}
+            (self.folder / f"{source.name}.json").write_text(json.dumps(facts))
 
     def perform(self) -> None:
         """Run all jobs to their end, one of them twice, and compact meanwhile and at the end."""
@@ -77,44 +69,18 @@ class StreamStage:
             compactor.start()
             try:
                 for source in self.sources:
-                    self._start(source.name, doomed=source.name == VICTIM)
+                    self._start(source.name, *["doomed"] * (source.name == VICTIM))
                 self._direct()
             finally:
                 over.set()
                 compactor.join()
-                for process in self._processes.values():
-                    process.kill()
-                    process.wait()
+                for job in self._jobs.values():
+                    job.close()
             table.rollback_failed_writes(wait=True)
             self._done(table.compact())
 
-    def _start(self, name: str, *, doomed: bool = False) -> None:
-        with (self.folder / f"{name}.log").open("ab") as errors:
-            process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "lakelatch.demo.stream_job",
-                    str(self.folder / f"{name}.json"),
-                    *["doomed"] * doomed,
-                ],
-                stdin=subprocess.PIPE if doomed else subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-            )
-        self._processes[name] = process
-        threading.Thread(target=self._listen, args=(name, process), name=f"listen-{name}", daemon=True).start()
-
-    def _listen(self, name: str, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            with suppress(json.JSONDecodeError):  # the last line of one that is killed
-                self._events.put(json.loads(line) | {"job": name})
-        code = process.wait()
-        if process.stdin is not None:
-            process.stdin.close()
-        self._events.put({"event": "ended", "job": name, "code": code})
+    def _start(self, name: str, *arguments: str) -> None:
+        self._jobs[name] = Child(name, self.folder / f"{name}.json", self._events, *arguments)
 
     def _direct(self) -> None:
         running, killed, give_up = {each.name for each in self.sources}, False, time.monotonic() + _PATIENCE_S
@@ -122,24 +88,23 @@ class StreamStage:
             try:
                 event = self._events.get(timeout=max(give_up - time.monotonic(), 0.01))
             except queue.Empty:
-                raise JobFailed(
+                raise WriterFailed(
                     f"no end after {_PATIENCE_S:g} s; still running: {', '.join(sorted(running))}"
                 ) from None
-            name, kind = event["job"], event["event"]
+            name, kind = event["writer"], event["event"]
             if kind == "landed":
                 self.landed[name] += 1
                 self.lost += event["lost"]
                 self._say(f"{name} landed batch {event['batch'] + 1} ({event['instant']})")
                 if name == VICTIM and not killed and event["batch"] == 1:
                     killed = True
-                    self._processes[name].send_signal(signal.SIGKILL)
+                    self._jobs[name].kill()
             elif kind == "ended" and event["code"] == -signal.SIGKILL and killed and name == VICTIM:
                 self._say(f"{name} was killed with SIGKILL; it starts again, with its first batch")
                 self._start(name)
             elif kind == "ended":
                 if event["code"]:
-                    tail = "\n".join((self.folder / f"{name}.log").read_text(errors="replace").splitlines()[-15:])
-                    raise JobFailed(f"{name} ended with code {event['code']}:\n{tail}")
+                    raise self._jobs[name].failure(event["code"])
                 running.discard(name)
 
     def _compact(self, table: Table, over: threading.Event) -> None:
@@ -152,10 +117,8 @@ class StreamStage:
             self.compactions += 1
             self._say(f"compaction {executed.instant} merged {executed.files} files")
 
-    # --- what became of it -----------------------------------------------------------------------------------
-
     def verdict(self) -> list[tuple[str, bool]]:
-        """What must be true, and whether it is."""
+        """Return each thing that must be true, and whether it is."""
         expected, names = joined(self.sources), schema_of(self.sources).names
         with open_table(self.url, writer="judge") as table:
             read = table.read(columns=names).to_arrow()
@@ -180,7 +143,7 @@ class StreamStage:
         return rows
 
     def who_wrote_when(self) -> list[tuple[str, str]]:
-        """A line of marks for each stream and the compactions, along the slots of the log."""
+        """Return a line of marks for each stream and the compactions, along the slots of the log."""
         with open_table(self.url, writer="judge") as table:
             commits = [each for each in table.session.log.entries() if isinstance(each, Commit)]
         lines = {each.name: "" for each in self.sources} | {"compactor": ""}

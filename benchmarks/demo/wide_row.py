@@ -33,7 +33,7 @@ class Source:
     rows: pa.Table
 
     def events(self, seed: int) -> list[pa.Table]:
-        """What its job sends, batch by batch: the rows, wrong older versions of some of them later, some of them twice."""
+        """Return what its job sends, batch by batch: the rows, wrong older versions of some of them later, some of them twice."""
         rng, count = random.Random(f"{seed} {self.name}"), self.rows.num_rows
         order = list(range(count))
         rng.shuffle(order)
@@ -48,7 +48,7 @@ class Source:
         return [pa.concat_tables(each) for each in batches]
 
     def _older(self, rows: pa.Table) -> pa.Table:
-        """With nulls where the rows have them: a null that comes later would leave an older value there, as streams do it."""
+        """Return wrong older versions, with nulls where the rows have them: a null that comes later would leave an older value there, as streams do it."""
         wrong = {}
         for name in self.columns:
             kind = rows.schema.field(name).type
@@ -68,7 +68,7 @@ def _csv(name: str) -> pa.Table:
 
 
 def sources(rows: int) -> tuple[Source, ...]:
-    """The four streams, of so many flights; 0 for all."""
+    """Return the four streams, of so many flights; 0 for all."""
     raw = raw_flights()
     flights = raw.slice(0, rows) if rows else raw
     at = pa.chunked_array([pa.array(range(flights.num_rows), pa.int64())])
@@ -95,7 +95,7 @@ def sources(rows: int) -> tuple[Source, ...]:
 
 
 def schema_of(found: tuple[Source, ...]) -> pa.Schema:
-    """Of the wide row."""
+    """Return the schema of the wide row."""
     fields = [pa.field(KEY, pa.string())]
     for source in found:
         fields += [source.rows.schema.field(name) for name in (*source.columns, source.ordering)]
@@ -103,7 +103,7 @@ def schema_of(found: tuple[Source, ...]) -> pa.Schema:
 
 
 def joined(found: tuple[Source, ...]) -> list[dict[str, Any]]:
-    """The wide rows as Arrow's own join makes them of the sources, by key."""
+    """Return the wide rows as Arrow's own join makes them of the sources, by key."""
     wide = found[0].rows
     for source in found[1:]:
         wide = wide.join(source.rows, [KEY], join_type="left outer")

@@ -1,4 +1,5 @@
-"""One writer process: ``python -m lakelatch.demo.writer JOB.json``. Tells its parent what happens, as JSON lines.
+"""One writer process: ``python -m lakelatch.demo.writer JOB.json FOLDER``, with a folder for Spark's files. It tells its parent what
+happens, as JSON lines.
 
 The parent holds every writer's first attempt at one point, after its files are written and before it commits, so
 that the conflicts that the demonstration promises are certain and not a matter of luck.
@@ -17,10 +18,12 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from ..errors import CommitError
 from ..hudi.table import META_COLUMNS
 from ..occ.table import Table
+from ..occ.table import open as open_table
 from ..occ.transaction import RunResult, Transaction
 from ..storage import open_store
 from .story import Task, mark
@@ -86,7 +89,7 @@ class WatchedTable(Table):
 
 
 def session_in(scratch: str, name: str, settings: Mapping[str, str] | None = None) -> Any:
-    """A small Spark session of this process that keeps its files in a folder; ``settings`` win, ``spark.master`` too."""
+    """Return a small Spark session of this process that keeps its files in a folder; ``settings`` win, ``spark.master`` too."""
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     from pyspark.sql import SparkSession
 
@@ -109,17 +112,17 @@ def session_in(scratch: str, name: str, settings: Mapping[str, str] | None = Non
     return builder.getOrCreate()
 
 
-def with_spark(table: Table, task: Task, facts: dict[str, Any], events: Events) -> None:
-    """The writers that are PySpark jobs."""
+def with_spark(table: Table, task: Task, job: dict[str, Any], scratch: str, events: Events) -> None:
+    """Do the task as a PySpark job."""
     from .. import spark as latch
 
-    settings = facts["spark"]
-    session = session_in(facts["scratch"], task.name, settings)
+    settings = job["spark"]
+    session = session_in(scratch, task.name, settings)
     events.tell("session", application=session.sparkContext.applicationId)
     # On a cluster it is the executors that write, also few rows.
     flights = latch.open(session, table, sizes=latch.JobSizes(small_rows=0) if settings else latch.JobSizes())
     if task.kind == "upsert":
-        flights.upsert(session.read.parquet(facts["rows"]))
+        flights.upsert(session.read.parquet(job["rows"]))
     else:
         flights.delete_where(f"carrier = '{task.carrier}'")
     if task.loses_executor:
@@ -128,7 +131,7 @@ def with_spark(table: Table, task: Task, facts: dict[str, Any], events: Events) 
 
 
 def tasks_of_the_dead(session: Any) -> int:
-    """How many tasks executors had begun and not ended when they died.
+    """Count the tasks that executors had begun and not ended when they died.
 
     From the tasks themselves: what Spark counts for an executor lacks the tasks whose end it hears of after its executor's.
     """
@@ -147,7 +150,7 @@ def tasks_of_the_dead(session: Any) -> int:
 
 
 def with_pyarrow(table: Table, task: Task) -> None:
-    """The writers without Spark: the transaction in a writer's own commit path."""
+    """Do the task without Spark: the transaction in a writer's own commit path."""
     wanted, note = mark(task)
 
     def work(txn: Transaction) -> list[Any]:
@@ -166,7 +169,7 @@ def with_pyarrow(table: Table, task: Task) -> None:
 
 
 def _marked(rows: pa.Table, chosen: Any, note: str) -> pa.Table:
-    """The rows with a note on the chosen ones; those lose their meta columns, so they count as changed."""
+    """Return the rows with a note on the chosen ones; those lose their meta columns, so they count as changed."""
     columns = {name: rows[name] for name in rows.column_names}
     for name in META_COLUMNS:
         columns[name] = pc.if_else(chosen, None, columns[name])
@@ -174,23 +177,48 @@ def _marked(rows: pa.Table, chosen: Any, note: str) -> pa.Table:
     return pa.table(columns)
 
 
-def main(job: str) -> int:
+def send_events(job: dict[str, Any], scratch: str, events: Events, *, doomed: bool) -> None:
+    """Send a stream's events to its table, batch by batch.
+
+    Killed, the job is started again and begins with its first batch: what has landed before changes nothing when it comes
+    again. One that is doomed is to be killed before it is at its end, so it waits for that before its last batch.
+    """
+    with open_table(job["table"], writer=job["stream"]) as table:
+        session: Any = None
+        stream: Any = None
+        if job["spark"]:
+            from .. import spark as latch
+
+            session = session_in(scratch, job["stream"])
+            stream = latch.open(session, table).stream(job["stream"])
+        else:
+            stream = table.stream(job["stream"])
+        for number, batch in enumerate(job["batches"]):
+            if doomed and number == len(job["batches"]) - 1:
+                sys.stdin.read()  # until its parent is gone
+            done = stream.upsert(session.read.parquet(batch) if session else pq.read_table(batch))
+            events.tell("landed", batch=number, instant=done.instant, lost=len(done.losses))
+        if session:
+            session.stop()
+
+
+def main(path: str, scratch: str, *how: str) -> int:
     """Do the job; returns the exit code."""
-    events = Events()
+    events, job = Events(), json.loads(Path(path).read_text())
+    if "stream" in job:
+        send_events(job, scratch, events, doomed="doomed" in how)
+        return 0
     retries = logging.getLogger("lakelatch.retry")
     retries.setLevel(logging.INFO)
     retries.addHandler(Losses(events))
-    facts = json.loads(Path(job).read_text())
-    task = Task.from_json(facts["task"])
-    with WatchedTable(facts["table"], facts["storage"], task.name, events) as table:
-        events.tell("started", pid=os.getpid())
+    task = Task(**job["task"] | {"months": tuple(job["task"]["months"])})
+    with WatchedTable(job["table"], job["storage"], task.name, events) as table:
         if task.spark:
-            with_spark(table, task, facts, events)
+            with_spark(table, task, job, scratch, events)
         else:
             with_pyarrow(table, task)
-    events.tell("done")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))
