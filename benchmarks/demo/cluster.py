@@ -100,7 +100,7 @@ def spark_cluster(
 
 @contextmanager
 def s3_server(folder: Path) -> Iterator[tuple[str, dict[str, str], Path]]:
-    """Run an S3 server. Yield the URL of a bucket, the options of a store there, and the folder in which its objects are files."""
+    """Run an S3 server. Yield the URL of a bucket, the options of its store, and the folder in which its objects are files."""
     program, port, objects = _found("versitygw", "an S3 server"), free_port(), folder / "objects"
     (objects / BUCKET).mkdir(parents=True)  # a folder is a bucket
     command = [program, "--quiet", "--port", f"127.0.0.1:{port}", "posix", str(objects)]

@@ -81,7 +81,6 @@ class Task:
             "delete": f"PySpark delete of carrier {self.carrier}",
             "mark": f"pyarrow, no Spark, {months}",
         }[self.kind]
-| {"months": tuple(value["months"])}))
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,10 @@ class Source:
         return [pa.concat_tables(each) for each in batches]
 
     def _older(self, rows: pa.Table) -> pa.Table:
-        """Return wrong older versions, with nulls where the rows have them: a null that comes later would leave an older value there, as streams do it."""
+        """Return wrong older versions, with nulls where the rows have them.
+
+        A null that comes later would leave an older value there, as streams do it.
+        """
         wrong = {}
         for name in self.columns:
             kind = rows.schema.field(name).type

@@ -1,5 +1,6 @@
-"""One writer process: ``python -m lakelatch.demo.writer JOB.json FOLDER``, with a folder for Spark's files. It tells its parent what
-happens, as JSON lines.
+"""One writer process: ``python -m lakelatch.demo.writer JOB.json FOLDER``, with a folder for Spark's files.
+
+It tells its parent what happens, as JSON lines.
 
 The parent holds every writer's first attempt at one point, after its files are written and before it commits, so
 that the conflicts that the demonstration promises are certain and not a matter of luck.

@@ -1,6 +1,6 @@
 """The contention lab: compares locks, strategies and other systems with given writers on a given store (docs/bench.md)."""
 
-from .results import Cell, Results, Spread, read
+from .results import Cell, Results, Spread, compare, read
 from .runner import Contender, Plan, Progress, contenders, measure
 from .scenario import Role, Scenario, load, names
 
@@ -13,6 +13,7 @@ __all__ = [
     "Role",
     "Scenario",
     "Spread",
+    "compare",
     "contenders",
     "load",
     "measure",

@@ -7,12 +7,16 @@ Each run has a table of its own, in a folder of the lab's own, which is removed 
 from __future__ import annotations
 
 import json
+import os
+import platform
 import shutil
+import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,14 +28,12 @@ from ..errors import ConfigError, LakeLatchError
 from ..locks import check_url, shown
 from ..occ.entries import Settings
 from ..storage import open_store
-from . import machine, oracle, rows, servers
-from .crew import Crew, refuse_too_many
-from .measures import figures
+from . import oracle, rows, servers
 from .operations import Operation, read_operations
-from .results import RESULTS
+from .pool import WorkerPool, refuse_too_many
+from .results import RESULTS, figures
 from .scenario import Restarts, Scenario
-from .systems import System, load
-from .systems.registry import OURS
+from .systems import OURS, System, load
 from .worker import CELLS, OVERLAPS
 from .works import WRITERS_MAX
 
@@ -130,7 +132,7 @@ class Progress:
     finished: list[dict[str, Any]] = field(default_factory=list)
 
 
-Tell = Callable[[Progress], None]
+ProgressCallback = Callable[[Progress], None]
 
 
 def contenders(
@@ -184,7 +186,7 @@ def contenders(
     return found, skipped
 
 
-def measure(plan: Plan, tell: Tell = lambda _: None) -> list[dict[str, Any]]:
+def measure(plan: Plan, on_progress: ProgressCallback = lambda _: None) -> list[dict[str, Any]]:
     """Make all runs. Each is written to ``results.jsonl`` when it ends; return them all.
 
     Ctrl-C ends the processes that were started, removes the tables, and marks the current run as partial.
@@ -202,21 +204,19 @@ def measure(plan: Plan, tell: Tell = lambda _: None) -> list[dict[str, Any]]:
             out.flush()
 
         systems = [load(each.system) for each in plan.contenders]
-        artifacts = {name: version for each in systems for name, version in getattr(each, "artifacts", {}).items()}
-        facts = machine.facts({each.package for each in systems}, artifacts)
-        keep({"what": "machine", **facts, "plan": _facts(plan)})
+        keep({"what": "machine", **_machine(systems), "plan": _facts(plan)})
         turns = list(plan.turns())
         progress = Progress(runs=len(turns))
-        told: set[str] = set()
+        skipped: set[str] = set()
         for count, (scenario, writers, turn, contender) in enumerate(turns, 1):
             progress.scenario, progress.writers, progress.contender = scenario.name, writers, contender.label
             progress.round, progress.run = turn, count
             if words := _cannot(scenario, contender.system):
-                if words not in told:
-                    told.add(words)
+                if words not in skipped:
+                    skipped.add(words)
                     keep({"what": "skipped", "scenario": scenario.name, "system": contender.label, "why": words})
                 continue
-            run = _Run(plan, scenario, writers, turn, contender, below(base, f"{count:04d}"), progress, tell)
+            run = _Run(plan, scenario, writers, turn, contender, below(base, f"{count:04d}"), progress, on_progress)
             try:
                 found = run.perform(plan.out / "runs" / f"{count:04d}")
             except KeyboardInterrupt:
@@ -224,7 +224,7 @@ def measure(plan: Plan, tell: Tell = lambda _: None) -> list[dict[str, Any]]:
                 raise
             progress.finished.append(found)
             keep(found | {"folder": f"runs/{count:04d}"})
-            tell(progress)
+            on_progress(progress)
         return progress.finished
 
 
@@ -248,10 +248,10 @@ class _Run:
 
     def __init__(
         self, plan: Plan, scenario: Scenario, writers: int, turn: int, contender: Contender, place: str,
-        progress: Progress, tell: Tell,
+        progress: Progress, on_progress: ProgressCallback,
     ) -> None:  # fmt: skip
         self._plan, self._scenario, self._contender, self._place = plan, scenario, contender, place
-        self._progress, self._tell = progress, tell
+        self._progress, self._on_progress = progress, on_progress
         self._cast = scenario.cast(writers)
         self._partitions = scenario.partitions or writers
         self._operations = plan.operations or scenario.operations
@@ -264,7 +264,7 @@ class _Run:
         self._outages: servers.Outages | None = None
         self._seed = f"{plan.seed}/{scenario.name}/{writers}/{turn}"
         self._folder = Path()
-        self._crew: Crew | None = None
+        self._pool: WorkerPool | None = None
         self.facts: dict[str, Any] = {
             "what": "run",
             "scenario": scenario.name,
@@ -285,7 +285,7 @@ class _Run:
         folder.mkdir(parents=True)
         self._folder = folder
         (folder / "cells").write_bytes(bytes(8 * CELLS))
-        self.facts["load"] = machine.load()
+        self.facts["load"] = _load()
         restarts = self._scenario.server
         kind = restarts.kind if restarts else getattr(load(self._contender.system), "server", "")
         try:
@@ -310,18 +310,18 @@ class _Run:
 
     def _performed(self, folder: Path) -> dict[str, Any]:
         first = rows.first_rows(self._scenario.keys, self._partitions, self._scenario.balance)
-        self._crew = Crew(self._jobs(), folder, self._show)
+        self._pool = WorkerPool(self._jobs(), folder, self._show)
         try:
             self._system.create(self._place, rows.widened(first) if self._scenario.wide else first)
-            self._crew.perform(self._seconds)
+            self._pool.perform(self._seconds)
             operations = self.operations()
             final = self._final()
-            told = {"start": self._crew.start, "strikes": self._crew.strikes, "final": rows.last_writers(final)}
-            (folder / "run.json").write_text(json.dumps(self.facts | told, default=str))
+            known = {"start": self._pool.start, "strikes": self._pool.strikes, "final": rows.last_writers(final)}
+            (folder / "run.json").write_text(json.dumps(self.facts | known, default=str))
             faults = oracle.judge(first, operations, final) + self._overlaps()
         except LakeLatchError as e:
             return self.facts | {"failed": str(e)}
-        except Exception as e:  # noqa: BLE001 - an error of a system is its result, and the others go on
+        except Exception as e:
             return self.facts | {"failed": f"{type(e).__name__}: {e}"}
         if faults:
             return self.facts | {
@@ -340,26 +340,26 @@ class _Run:
 
     def found_so_far(self) -> dict[str, Any]:
         """Return figures of the operations so far, without judging the table."""
-        if self._crew is None or not self._crew.start:
+        if self._pool is None or not self._pool.start:
             return {}
         # The rate of an interrupted run is over the time that it had.
-        self._seconds = min(self._seconds, max(time.monotonic() - self._crew.start, 0.001)) if self._seconds else 0.0
+        self._seconds = min(self._seconds, max(time.monotonic() - self._pool.start, 0.001)) if self._seconds else 0.0
         (self._folder / "run.json").write_text(
-            json.dumps(self.facts | {"start": self._crew.start, "partial": True}, default=str)
+            json.dumps(self.facts | {"start": self._pool.start, "partial": True}, default=str)
         )
         return self._figures(self.operations())
 
     def operations(self) -> list[Operation]:
         """Return the writers' operations, in seconds since the start."""
-        assert self._crew is not None
-        return read_operations(self._folder.glob("writer-*.jsonl"), start=self._crew.start)
+        assert self._pool is not None
+        return read_operations(self._folder.glob("writer-*.jsonl"), start=self._pool.start)
 
     def _figures(self, operations: list[Operation]) -> dict[str, Any]:
-        assert self._crew is not None
+        assert self._pool is not None
         found = figures(operations, self._seconds)
-        found["cpu_s"] = round(sum(each["cpu_s"] for each in self._crew.done), 3)
-        found["never_begun"] = sum(each["overdue"] for each in self._crew.done)
-        found["strikes"] = len(self._crew.strikes)
+        found["cpu_s"] = round(sum(each["cpu_s"] for each in self._pool.done), 3)
+        found["never_begun"] = sum(each["overdue"] for each in self._pool.done)
+        found["strikes"] = len(self._pool.strikes)
         return found
 
     def _final(self) -> pa.Table:
@@ -394,20 +394,18 @@ class _Run:
         groups = [cast[at : at + size] for at in range(0, len(cast), size)]
         return [common | {"writers": [(number, role.name) for number, role in group]} for group in groups]
 
-    def _show(self, crew: Crew) -> None:
+    def _show(self, pool: WorkerPool) -> None:
         progress = self._progress
         progress.seconds = self._seconds
-        progress.elapsed = max(time.monotonic() - crew.start, 0.0) if crew.start else 0.0
+        progress.elapsed = max(time.monotonic() - pool.start, 0.0) if pool.start else 0.0
         if self._outages is not None:
-            self._fail_the_server(self._outages, progress.elapsed, crew)
-        for what, value in crew.progress.items():
+            before = len(self._outages.begun)
+            self._outages.look(progress.elapsed)
+            begun = self._outages.begun[before:]
+            pool.strikes += [{"writer": None, "kind": "the lock server ends", "at": at} for at in begun]
+        for what, value in pool.progress.items():
             setattr(progress, what, value)
-        self._tell(progress)
-
-    def _fail_the_server(self, outages: servers.Outages, now_s: float, crew: Crew) -> None:
-        before = len(outages.begun)
-        outages.look(now_s)
-        crew.strikes += [{"writer": None, "kind": "the lock server ends", "at": at} for at in outages.begun[before:]]
+        self._on_progress(progress)
 
 
 def _make(out: Path) -> None:
@@ -450,12 +448,8 @@ def below(place: str, name: str) -> str:
     return f"{address.rstrip('/')}/{name}{mark}{options}"
 
 
-def _without_options(place: str | None) -> str:
-    """Return the place without options, to store and show: options may be secrets."""
-    return place.partition("?")[0] if place and "://" in place else place or ""
-
-
 def _facts(plan: Plan) -> dict[str, Any]:
+    place = plan.place or "a temporary folder"
     return {
         "scenarios": [each.name for each in plan.scenarios],
         "contenders": [each.label for each in plan.contenders],
@@ -463,6 +457,34 @@ def _facts(plan: Plan) -> dict[str, Any]:
         "seconds": plan.seconds,
         "rounds": plan.rounds,
         "operations": plan.operations,
-        "place": _without_options(plan.place) or "a temporary folder",
+        "place": place.partition("?")[0] if "://" in place else place,  # its options may be secrets
         "seed": plan.seed,
     }
+
+
+def _machine(systems: Iterable[type[System]]) -> dict[str, Any]:
+    """Return CPU, memory, kernel, Python, load, and versions: figures are comparable on the same ones only."""
+    artifacts = {name: version for each in systems for name, version in getattr(each, "artifacts", {}).items()}
+    names = sorted({"lakelatch", "pyarrow", *(each.package for each in systems), *artifacts})
+    return {
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_mib": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20,
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "python": f"{platform.python_version()} {platform.python_implementation()}",
+        # A Python that was built with profile-guided optimization is a third faster.
+        "optimized_python": "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or ""),
+        "load": _load(),
+        "versions": {name: artifacts.get(name) or _version(name) for name in names},
+    }
+
+
+def _load() -> float:
+    """Return the number of runnable processes, averaged over the last minute."""
+    return round(os.getloadavg()[0], 2)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "missing"

@@ -322,7 +322,7 @@ def main() -> int:
             done, aborted, lost = (sum(getattr(w, what) for w in writers) for what in ("done", "aborted", "lost"))
             say("progress", done=done, aborted=aborted, lost=lost)
         cpu_s = time.process_time() - cpu_s
-    except Exception as e:  # noqa: BLE001 - reported below, and the process ends
+    except Exception as e:
         crashes.append(e)
     if crashes:
         traceback.print_exception(crashes[0])
@@ -336,7 +336,7 @@ def run_writer(writer: Writer, start: float, crashes: list[BaseException]) -> No
     """Make all operations of a writer; an error that ends it early goes into ``crashes``."""
     try:
         writer.run(start)
-    except Exception as e:  # noqa: BLE001 - reported by the main thread
+    except Exception as e:
         crashes.append(e)
 
 

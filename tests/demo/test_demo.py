@@ -14,8 +14,8 @@ import pytest
 
 import lakelatch
 from lakelatch.demo import story, verdict
-from lakelatch.demo.verdict import replay
 from lakelatch.demo.story import Story, Task
+from lakelatch.demo.verdict import replay
 from lakelatch.demo.writer import _marked
 
 from ..jvm.readers import PROGRAM_S_MAX, ask_jvm, by_hudi_rs, by_us, in_order
@@ -117,7 +117,18 @@ def test_replay_keeps_the_newer_row_whatever_the_order() -> None:
 def test_the_demonstration_runs_and_its_table_is_the_same_for_every_reader(tmp_path: Path) -> None:
     """PySpark and plain writers at once, one killed, others retried; the JVM reads what they leave."""
     kept = tmp_path / "demo"
-    command = [sys.executable, "-m", "lakelatch.demo.commands", "flights", "--rows", "5000", "--writers", "6", "--keep", str(kept)]
+    command = [
+        sys.executable,
+        "-m",
+        "lakelatch.demo.commands",
+        "flights",
+        "--rows",
+        "5000",
+        "--writers",
+        "6",
+        "--keep",
+        str(kept),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert done.stdout.count("ok   ") == 5

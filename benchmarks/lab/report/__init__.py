@@ -1,4 +1,4 @@
-"""Reports of results: text, a page, comparisons."""
+"""Reports of results: text, and a page with pictures."""
 
 from __future__ import annotations
 
@@ -6,19 +6,15 @@ from pathlib import Path
 
 from ..results import Results
 from .advice import Advice, advise
-from .charts import Chart, charts, standalone
-from .compare import Difference, compare
-from .markdown import aborted, conditions, lateness, markdown, table
-from .page import page
+from .pictures import Chart, charts, standalone
+from .render import aborted, conditions, lateness, markdown, page, table
 
 __all__ = [
     "Advice",
     "Chart",
-    "Difference",
     "aborted",
     "advise",
     "charts",
-    "compare",
     "conditions",
     "lateness",
     "markdown",

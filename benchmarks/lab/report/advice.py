@@ -60,7 +60,7 @@ def _best(there: list[Cell], writers: int) -> list[Advice]:
         f"than {_SAME:.0%}, or if their rounds overlap. Among these the steadiest is named: the least p99."
     )
     if len(close) > 1:
-        calm = min(close, key=lambda c: c.spread(lambda run: run["latency_ms"]["p99"]).median)
+        calm = min(close, key=lambda c: c.spread("latency_ms", "p99").median)
         names = ", ".join(c.system for c in close)
         words = f"With {writers} writers take {calm.system}: {names} are equally fast, and it has the least p99."
     else:
@@ -75,11 +75,11 @@ def _best(there: list[Cell], writers: int) -> list[Advice]:
 
 
 def _evenness(cell: Cell) -> float:
-    return cell.spread(lambda run: run["fairness"]["ratio"]).median
+    return cell.spread("fairness", "ratio").median
 
 
 def _of_lock(cell: Cell) -> list[Advice]:
-    held = cell.spread(lambda run: run["lock_held_share"]).median
+    held = cell.spread("lock_held_share").median
     if held <= 0:
         return []
     limit = cell.goodput.median / held
@@ -102,7 +102,7 @@ def _of_lock(cell: Cell) -> list[Advice]:
 
 def _of_fairness(cell: Cell) -> list[Advice]:
     ratio = _evenness(cell)
-    if ratio >= _FAIR or cell.spread(lambda run: run["fairness"]["fastest"]).median < 10:
+    if ratio >= _FAIR or cell.spread("fairness", "fastest").median < 10:
         return []
     words = f"{cell.system}: the slowest writer makes {ratio:.0%} of what the fastest makes."
     words += " A fair lock (Redis, ZooKeeper) serves in order." if cell.ours else ""

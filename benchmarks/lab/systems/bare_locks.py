@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 from ...errors import ConfigError
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
 _LEASE_S = 30  # as ours
 
 
-class _Client(Protocol):
-    """One process's connection."""
+@dataclass(frozen=True, slots=True)
+class _Client:
+    """One process's lock, with ``acquire`` and ``release``, and the end of its connection."""
 
-    def acquire(self) -> None: ...
-    def release(self) -> None: ...
-    def close(self) -> None: ...
+    lock: Any
+    close: Callable[[], object]
 
 
 class _BareLock(ABC):
@@ -51,8 +52,8 @@ class _BareLock(ABC):
 
     def create(self, place: str, first: pa.Table) -> None:  # noqa: ARG002 - there is no table
         client = self.client(place)
-        client.acquire()
-        client.release()
+        client.lock.acquire()
+        client.lock.release()
         client.close()
 
     def open(self, place: str, writer: str, priority: int) -> _Session:  # noqa: ARG002 - all are the same
@@ -67,19 +68,16 @@ class _BareLock(ABC):
 
 class _Session:
     def __init__(self, client: _Client) -> None:
-        self._client = client
+        self._lock, self.close = client.lock, client.close
 
     def hold(self, note: Note) -> None:
         note.attempt()
-        self._client.acquire()
+        self._lock.acquire()
         try:
             note.think()
         finally:
-            self._client.release()
+            self._lock.release()
         note.landed("", [])
-
-    def close(self) -> None:
-        self._client.close()
 
 
 def _name(place: str) -> str:
@@ -103,7 +101,7 @@ class RedisPy(_BareLock):
 
         connection = redis.Redis.from_url(self.url.partition("?")[0])
         lock = connection.lock(_name(place), timeout=_LEASE_S, sleep=self.settings.get("sleep", 0.1))
-        return _Held(lock, connection)
+        return _Client(lock, connection.close)
 
 
 class PythonRedisLock(_BareLock):
@@ -119,23 +117,7 @@ class PythonRedisLock(_BareLock):
         import redis_lock
 
         connection = redis.StrictRedis.from_url(self.url.partition("?")[0])
-        return _Held(redis_lock.Lock(connection, _name(place), expire=_LEASE_S), connection)
-
-
-class _Held:
-    """A lock object and the connection that it uses."""
-
-    def __init__(self, lock: Any, client: Any) -> None:
-        self._lock, self._client = lock, client
-
-    def acquire(self) -> None:
-        self._lock.acquire()
-
-    def release(self) -> None:
-        self._lock.release()
-
-    def close(self) -> None:
-        self._client.close()
+        return _Client(redis_lock.Lock(connection, _name(place), expire=_LEASE_S), connection.close)
 
 
 class Kazoo(_BareLock):
@@ -149,32 +131,21 @@ class Kazoo(_BareLock):
     )
 
     def client(self, place: str) -> _Client:
-        return _ZooKeeper(self.url, _name(place))
-
-
-class _ZooKeeper:
-    def __init__(self, url: str, name: str) -> None:
         from kazoo.client import KazooClient
-
-        parts = urlsplit(url)
-        self._client = KazooClient(hosts=parts.netloc, timeout=_LEASE_S)
-        self._client.start(timeout=60)
-        self._path = f"{parts.path.rstrip('/')}/{name}"
-        self._lock = self._client.Lock(self._path)
-
-    def acquire(self) -> None:
-        self._lock.acquire()
-
-    def release(self) -> None:
-        self._lock.release()
-
-    def close(self) -> None:
         from kazoo.exceptions import NoNodeError, NotEmptyError
 
-        with suppress(NoNodeError, NotEmptyError):  # the last client removes the node
-            self._client.delete(self._path)
-        self._client.stop()
-        self._client.close()
+        parts = urlsplit(self.url)
+        client = KazooClient(hosts=parts.netloc, timeout=_LEASE_S)
+        client.start(timeout=60)
+        path = f"{parts.path.rstrip('/')}/{_name(place)}"
+
+        def close() -> None:
+            with suppress(NoNodeError, NotEmptyError):  # the last client removes the node
+                client.delete(path)
+            client.stop()
+            client.close()
+
+        return _Client(client.Lock(path), close)
 
 
 class PythonDynamodbLock(_BareLock):
@@ -189,7 +160,8 @@ class PythonDynamodbLock(_BareLock):
     )
 
     def client(self, place: str) -> _Client:
-        return _DynamoDb(self.url, _name(place), self.settings)
+        lock = _DynamoDb(self.url, _name(place), self.settings)
+        return _Client(lock, lock.close)
 
 
 class _DynamoDb:
@@ -252,18 +224,5 @@ class FileLocks(_BareLock):
             raise ConfigError(f"filelock is measured in a local folder only, not at {place.partition('://')[0]}://")
         folder = Path(place.removeprefix("file://"))
         folder.mkdir(parents=True, exist_ok=True)
-        return _File(FileLock(folder / "lock", poll_interval=self.settings.get("poll_interval", 0.05)))
-
-
-class _File:
-    def __init__(self, lock: Any) -> None:
-        self._lock = lock
-
-    def acquire(self) -> None:
-        self._lock.acquire()
-
-    def release(self) -> None:
-        self._lock.release()
-
-    def close(self) -> None:
-        pass
+        lock = FileLock(folder / "lock", poll_interval=self.settings.get("poll_interval", 0.05))
+        return _Client(lock, lambda: None)

@@ -195,7 +195,7 @@ class SparkSqlSession(ABC):
 
     def remove(self, condition: str) -> None:
         """Delete rows."""
-        self.spark.sql(f"DELETE FROM {self.table} WHERE {condition}")  # noqa: S608 - the lab's own words
+        self.spark.sql(f"DELETE FROM {self.table} WHERE {condition}")
 
     def close(self) -> None:  # noqa: B027 - nothing to do
         """Leave the session to other writers of this process; it ends with that."""
@@ -231,7 +231,7 @@ def values_sql(table: pa.Table) -> str:
     """Return rows as a SELECT of constants, so that no Python worker has to send them to the JVM."""
     lines = (", ".join(map(_literal, row.values())) for row in table.to_pylist())
     listed = ", ".join(f"({line})" for line in lines)
-    return f"SELECT * FROM VALUES {listed} AS new({', '.join(table.column_names)})"  # noqa: S608 - quoted
+    return f"SELECT * FROM VALUES {listed} AS new({', '.join(table.column_names)})"
 
 
 def values(spark: SparkSession, table: pa.Table) -> DataFrame:
@@ -307,5 +307,5 @@ def _told(act: Callable[..., Any], *arguments: Any) -> Any:
         return act(*arguments)
     except LakeLatchError:
         raise
-    except Exception as e:  # noqa: BLE001 - one of Py4J's does not survive the way back
+    except Exception as e:
         raise LakeLatchError(f"{type(e).__name__}: {e}"[:1000]) from None

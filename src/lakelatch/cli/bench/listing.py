@@ -11,9 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ...bench import compare as compared
 from ...bench import load, names, read
 from ...bench.export import export as exported
-from ...bench.report import compare as compared
 from ...bench.report import write
 from ...bench.systems import known
 from ...bench.systems import load as adapter

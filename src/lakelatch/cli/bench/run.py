@@ -88,8 +88,8 @@ def _tell(out: Path, *, json: bool) -> bool:
                 (cell.scenario, str(cell.writers), cell.system, *([""] if fixed else []), "no rate", "", "", "", words)
             )
             continue
-        p50, p99 = (cell.spread(lambda run, p=p: run["latency_ms"][p]).median for p in ("p50", "p99"))  # type: ignore[misc]
-        attempts = cell.spread(lambda run: run["attempts_per_commit"]).median
+        p50, p99 = (cell.spread("latency_ms", p).median for p in ("p50", "p99"))
+        attempts = cell.spread("attempts_per_commit").median
         rows.append((
             cell.scenario, str(cell.writers), cell.system, *([cell.until_all.text(2)] if fixed else []), cell.goodput.text(),
             aborted(cell), f"{attempts:.2f}", f"{p50:.1f} / {p99:.1f}", "",

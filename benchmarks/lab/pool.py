@@ -27,12 +27,15 @@ class RunFailedError(LakeLatchError):
     """A run that did not finish: a writer crashed or hung."""
 
 
-class Member:
+class WorkerProcess:
     """One process and the thread that listens to it."""
 
-    def __init__(self, job: dict[str, Any], errors: Path, events: queue.Queue[tuple[Member, dict[str, Any]]]) -> None:
+    def __init__(
+        self, job: dict[str, Any], errors: Path, events: queue.Queue[tuple[WorkerProcess, dict[str, Any]]]
+    ) -> None:
         self.job, self._errors, self._events = job, errors, events
-        self.done: dict[str, Any] | None = None
+        self.writer: int = job["writers"][0][0]
+        self.may_end = False  # once it is done, or a fault of the scenario kills it
         self.progress: dict[str, int] = {"done": 0, "aborted": 0, "lost": 0}
         with errors.open("ab") as out:
             self._process = subprocess.Popen(
@@ -43,9 +46,8 @@ class Member:
                 text=True,
                 start_new_session=True,  # Ctrl-C is for the runner, which ends its processes itself
             )
-        self.pid = self._process.pid
-        self.tell(job)
-        threading.Thread(target=self._listen, name=f"listen-{self.pid}", daemon=True).start()
+        self.send(job)
+        threading.Thread(target=self._listen, name=f"listen-{self._process.pid}", daemon=True).start()
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
@@ -58,7 +60,7 @@ class Member:
                 self._events.put((self, event))
         self._events.put((self, {"event": "ended", "code": self._process.wait()}))
 
-    def tell(self, facts: dict[str, Any]) -> None:
+    def send(self, facts: dict[str, Any]) -> None:
         """Send a line."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # it has ended, and its exit is reported by `_listen`
@@ -85,7 +87,7 @@ class Member:
             self._process.wait()
 
 
-class Crew:
+class WorkerPool:
     """All processes of one run.
 
     Attributes:
@@ -94,12 +96,12 @@ class Crew:
         strikes: injected faults, with ``at`` in seconds since the start.
     """
 
-    def __init__(self, jobs: list[dict[str, Any]], folder: Path, tell: Callable[[Crew], None]) -> None:
-        self._jobs, self._folder, self._tell = jobs, folder, tell
-        self._events: queue.Queue[tuple[Member, dict[str, Any]]] = queue.Queue()
-        self._members: list[Member] = []
-        self._running: set[Member] = set()
-        self._paused: list[tuple[float, Member]] = []
+    def __init__(self, jobs: list[dict[str, Any]], folder: Path, on_progress: Callable[[WorkerPool], None]) -> None:
+        self._jobs, self._folder, self._on_progress = jobs, folder, on_progress
+        self._events: queue.Queue[tuple[WorkerProcess, dict[str, Any]]] = queue.Queue()
+        self._processes: list[WorkerProcess] = []
+        self._running: set[WorkerProcess] = set()
+        self._paused: list[tuple[float, WorkerProcess]] = []
         self.start = 0.0
         self.done: list[dict[str, Any]] = []
         self.strikes: list[dict[str, Any]] = []
@@ -114,86 +116,77 @@ class Crew:
         try:
             for job in self._jobs:
                 self._add(job)
-            self._await_ready()
+            waiting, give_up = set(self._processes), time.monotonic() + _READY_S
+            while waiting:
+                process, event = self._next(give_up, "become ready")
+                if event["event"] == "ready":
+                    waiting.discard(process)
             # A moment ahead, so that every process has received the signal before it starts.
             self.start = time.monotonic() + _LEAD_S
-            for member in self._members:
-                member.tell({"start": self.start})
-            self._await_end(self.start + seconds + _FINISH_S)
+            for process in self._processes:
+                process.send({"start": self.start})
+            while self._running:
+                self._next(self.start + seconds + _FINISH_S, "come to their end")
         finally:
-            for member in self._members:
-                member.end()
+            for process in self._processes:
+                process.end()
 
     @property
     def progress(self) -> dict[str, int]:
         """Operations so far: done, aborted, and attempts lost."""
-        return {what: sum(m.progress[what] for m in self._members) for what in ("done", "aborted", "lost")}
+        return {what: sum(each.progress[what] for each in self._processes) for what in ("done", "aborted", "lost")}
 
-    def _add(self, job: dict[str, Any]) -> Member:
-        number, generation = job["writers"][0][0], job["generation"]
-        member = Member(job, self._folder / f"writer-{number:04d}-{generation}.err", self._events)
-        self._members.append(member)
-        self._running.add(member)
-        return member
+    def _add(self, job: dict[str, Any]) -> WorkerProcess:
+        errors = self._folder / f"writer-{job['writers'][0][0]:04d}-{job['generation']}.err"
+        process = WorkerProcess(job, errors, self._events)
+        self._processes.append(process)
+        self._running.add(process)
+        return process
 
-    def _await_ready(self) -> None:
-        waiting, give_up = set(self._members), time.monotonic() + _READY_S
-        while waiting:
-            member, event = self._next(give_up, "become ready")
-            if event["event"] == "ready":
-                waiting.discard(member)
-
-    def _await_end(self, give_up: float) -> None:
-        while self._running:
-            self._next(give_up, "come to their end")
-
-    def _next(self, give_up: float, what: str) -> tuple[Member, dict[str, Any]]:
+    def _next(self, give_up: float, what: str) -> tuple[WorkerProcess, dict[str, Any]]:
         """Handle and return the next event."""
         while True:
-            self._tell(self)
+            self._on_progress(self)
             now = time.monotonic()
             for due, sleeper in [each for each in self._paused if each[0] <= now]:
                 self._paused.remove((due, sleeper))
                 sleeper.go_on()
             if now > give_up:
-                raise RunFailedError(f"{len(self._running)} of {len(self._members)} processes did not {what} in time")
+                raise RunFailedError(f"{len(self._running)} of {len(self._processes)} processes did not {what} in time")
             with suppress(queue.Empty):
-                member, event = self._events.get(timeout=min([0.1, *(due - now for due, _ in self._paused)]))
-                self._handle(member, event)
-                return member, event
+                process, event = self._events.get(timeout=min([0.1, *(due - now for due, _ in self._paused)]))
+                self._handle(process, event)
+                return process, event
 
-    def _handle(self, member: Member, event: dict[str, Any]) -> None:
+    def _handle(self, process: WorkerProcess, event: dict[str, Any]) -> None:
         match event["event"]:
             case "progress":
-                member.progress = {what: event[what] for what in ("done", "aborted", "lost")}
+                process.progress = {what: event[what] for what in ("done", "aborted", "lost")}
             case "strikes":
                 now = time.monotonic()
-                writer = member.job["writers"][0][0]
-                self.strikes.append({"writer": writer, "kind": event["kind"], "at": now - self.start})
+                self.strikes.append({"writer": process.writer, "kind": event["kind"], "at": now - self.start})
                 if event["kind"] == "pause":
-                    self._paused.append((now + event["pause_s"], member))
+                    self._paused.append((now + event["pause_s"], process))
                 else:
-                    self._replace(member, event["number"])
+                    self._replace(process, event["number"])
             case "done":
-                member.done = event
+                process.may_end = True
                 self.done.append(event)
             case "crashed":
-                raise RunFailedError(f"writer {member.job['writers'][0][0]} crashed: {event['error']}")
+                raise RunFailedError(f"writer {process.job['writers'][0][0]} crashed: {event['error']}")
             case "ended":
-                self._running.discard(member)
-                # A process killed by a fault of the scenario ends early on purpose.
-                if member.done is None and member.job.get("killed") is None:
+                self._running.discard(process)
+                if not process.may_end:
                     raise RunFailedError(
-                        f"writer {member.job['writers'][0][0]} ended with code {event['code']} before its work was done: "
-                        f"{member.last_words() or 'it said nothing'}"
+                        f"writer {process.job['writers'][0][0]} ended with code {event['code']} before its work was done: "
+                        f"{process.last_words() or 'it said nothing'}"
                     )
 
-    def _replace(self, member: Member, number: int) -> None:
+    def _replace(self, process: WorkerProcess, number: int) -> None:
         """Start another process in place of a killed one."""
-        member.job["killed"] = True
-        job = {name: value for name, value in member.job.items() if name != "killed"}
-        successor = self._add(job | {"generation": job["generation"] + 1, "first": number + 1})
-        successor.tell({"start": self.start})
+        process.may_end = True
+        successor = self._add(process.job | {"generation": process.job["generation"] + 1, "first": number + 1})
+        successor.send({"start": self.start})
 
 
 def refuse_too_many(processes: int) -> None:
