@@ -18,7 +18,7 @@ from lakelatch.demo.story import Story, Task
 from lakelatch.demo.verdict import replay
 from lakelatch.demo.writer import _marked
 
-from ..jvm.readers import PROGRAM_S_MAX, ask_jvm, by_hudi_rs, by_us, in_order
+from ..jvm.readers import ask_jvm, by_hudi_rs, by_us, in_order
 
 ROWS = 2000
 
@@ -113,7 +113,6 @@ def test_replay_keeps_the_newer_row_whatever_the_order() -> None:
 
 @pytest.mark.jvm
 @pytest.mark.process
-@pytest.mark.timeout(PROGRAM_S_MAX)
 def test_the_demonstration_runs_and_its_table_is_the_same_for_every_reader(tmp_path: Path) -> None:
     """PySpark and plain writers at once, one killed, others retried; the JVM reads what they leave."""
     kept = tmp_path / "demo"
