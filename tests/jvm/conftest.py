@@ -23,11 +23,17 @@ from .cases import (
     for_our_spark,
     written_by_spark,
 )
-from .readers import Row, ask_jvm, require_jvm, write_by_spark
+from .readers import PROGRAM_S_MAX, Row, ask_jvm, require_jvm, write_by_spark
 from .services import Served, questions, serve
 from .story import Story
 
 EARLIEST = "000"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(2 * PROGRAM_S_MAX))  # the first one asks two programs for all
 
 
 class Library:
