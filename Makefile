@@ -41,35 +41,36 @@ $(STAMP): pyproject.toml scripts/make_venv.sh
 
 demo: venv
 	@scripts/ensure_tools.sh java
-	@$(BIN)/python -m lakelatch.cli.demo $(ARGS)
+	@$(BIN)/python -m lakelatch.demo.commands flights $(ARGS)
 
 demo-cluster: venv
 	@scripts/ensure_tools.sh cluster
-	@PATH="$(CURDIR)/.cache/tools/bin:$$PATH" $(BIN)/python -m lakelatch.cli.demo_cluster --s3a .cache/tools/s3a/jars $(ARGS)
+	@PATH="$(CURDIR)/.cache/tools/bin:$$PATH" $(BIN)/python -m lakelatch.demo.commands cluster --s3a .cache/tools/s3a/jars $(ARGS)
 
 demo-streams: venv
 	@scripts/ensure_tools.sh java
-	@$(BIN)/python -m lakelatch.cli.demo_streams $(ARGS)
+	@$(BIN)/python -m lakelatch.demo.commands streams $(ARGS)
 
 # All lanes share the machine, so that some compute while others wait. Those that compute have the lower priority: they
-# must not keep a test that measures how soon something happens from its moment. At most so many at once: each of the
-# last ones has JVMs of its own. The longest come first, but for the one that needs no tools: it runs while they are
-# installed.
+# must not keep a test that measures how soon something happens from its moment. At most so many at once: several have
+# JVMs of their own. The one that needs no tools comes first, and runs while they are installed; then those that wait, that
+# others may compute meanwhile, and the longest.
 test: announce lint types
-	$(STAGES) --at-most 5 $(OCC) $(TOOLS) $(WAITING) $(SPARK) $(FAST) $(JVM) $(CLUSTER)
+	$(STAGES) --at-most 5 $(OCC) $(TOOLS) $(WAITING) $(SPARK) $(STARTING) $(CLUSTER) $(FAST) $(JVM)
 
 # What the lanes install of the system is said before anything is.
 announce:
 	@scripts/ensure_tools.sh announce
 
 test-fast: venv
-	$(STAGES) $(FAST) $(OCC) $(WAITING)
+	$(STAGES) $(FAST) $(OCC) $(STARTING) $(WAITING)
 
 thorough: venv
 	@scripts/ensure_jvm.sh peers
 	THOROUGH=1 $(MAKE) test
 
-# The lanes. Without Java: tests that wait for servers and processes, and those that compute, each in two runs.
+# The lanes. Without Java: tests that wait for servers and processes, in two runs, and those that compute, in three; one of
+# these starts programs in most tests.
 # Spark and the JVM: each looks only into the folders that have such tests (tests/test_lanes.py sees to that); those on
 # a cluster mostly wait.
 LOCKS := tests/locks tests/cli/test_locks.py
@@ -77,7 +78,9 @@ SERVERS := tests/process tests/server tests/storage tests/occ/scan/test_scan.py 
 PURE := -m "not spark and not jvm" -p no:cacheprovider
 WAITING := 'locks: $(PYTEST) $(PURE) $(LOCKS)' 'servers: $(PYTEST) $(PURE) $(SERVERS)'
 OCC := 'occ: $(NICE) $(PYTEST) $(PURE) $(addprefix --ignore=,$(SERVERS)) tests/occ'
-FAST := 'fast: $(NICE) $(PYTEST) $(PURE) $(addprefix --ignore=,$(LOCKS) $(SERVERS) tests/occ)'
+PROGRAMS := tests/bench tests/cli tests/demo tests/docs
+STARTING := 'programs: $(NICE) $(PYTEST) $(PURE) $(addprefix --ignore=,$(LOCKS)) $(PROGRAMS)'
+FAST := 'fast: $(NICE) $(PYTEST) $(PURE) $(addprefix --ignore=,$(LOCKS) $(SERVERS) $(PROGRAMS) tests/occ)'
 TOOLS := 'tools!: bash -c "scripts/ensure_tools.sh all && scripts/ensure_jvm.sh"'
 
 WITH_CLUSTER := tests/spark/test_cluster.py tests/demo/test_demo_cluster.py

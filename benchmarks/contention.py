@@ -108,7 +108,7 @@ def _aborted(ours: Cell, _: list[Cell]) -> float:
 
 
 def _evenness(ours: Cell, _: list[Cell]) -> float:
-    return ours.spread(lambda run: run["fairness"]["ratio"]).median
+    return ours.spread("fairness", "ratio").median
 
 
 def _kept(ours: Cell, cells: list[Cell]) -> float:
@@ -117,7 +117,7 @@ def _kept(ours: Cell, cells: list[Cell]) -> float:
 
 
 def _attempts(ours: Cell, _: list[Cell]) -> float:
-    return ours.spread(lambda run: run["attempts_per_commit"]).median
+    return ours.spread("attempts_per_commit").median
 
 
 GOALS = (
@@ -244,8 +244,8 @@ def _table(cells: list[Cell]) -> Iterator[str]:
             words = cell.wrong or "ended before its end"
             yield f"| {cell.writers} | {cell.system} | **{words}** |{' |' * (5 if fixed else 4)}"
             continue
-        p50, p99 = (f"{cell.spread(lambda run, p=p: run['latency_ms'][p]).median:.1f}" for p in ("p50", "p99"))  # type: ignore[misc]
-        evenness = cell.spread(lambda run: run["fairness"]["ratio"]).median
+        p50, p99 = (f"{cell.spread('latency_ms', p).median:.1f}" for p in ("p50", "p99"))
+        evenness = cell.spread("fairness", "ratio").median
         until_all = f"{cell.until_all.text(2)} | " if fixed else ""
         rate = cell.goodput.text().replace(" to ", "\N{EN DASH}")
         yield f"| {cell.writers} | {cell.system} | {until_all}{rate} | {aborted(cell)} | {p50} | {p99} | {evenness:.2f} |"

@@ -16,7 +16,7 @@ HOME_DIR="$PWD/.cache/jvm"
 LOG="$HOME_DIR/install.log"
 SPARK=3.5.9       # tests/jvm/readers.py names the same files
 HUDI=org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0
-PEERS=(           # src/lakelatch/bench/systems/on_spark.py names the same ones
+PEERS=(           # benchmarks/lab/systems/on_spark.py names the same ones
   io.delta:delta-spark_2.12:3.3.3
   io.delta:delta-storage:3.3.3
   org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.12.0

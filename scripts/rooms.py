@@ -19,7 +19,12 @@ from xml.sax.saxutils import escape
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src/lakelatch"
-TOP = ("storage", "locks", "conflict", "occ", "spark")  # folders beside src/, linked into the package
+# Folders beside src/ that are linked into the package, by their name in it.
+TOP = {
+    **{part: ROOT / part for part in ("storage", "locks", "conflict", "occ", "spark")},
+    "bench": ROOT / "benchmarks/lab",
+    "demo": ROOT / "benchmarks/demo",
+}
 
 # From the ground up. Where a room has sub-rooms, its own modules may stand below them (an interface) or above (a registry).
 ORDER = (
@@ -53,7 +58,7 @@ class Import:
 def modules() -> dict[str, Path]:
     """Every module of the package by its dotted name; a package's own ``__init__`` has the package's."""
     found = {}
-    folders = [(PACKAGE, ())] + [(ROOT / part, (part,)) for part in TOP]
+    folders = [(PACKAGE, ())] + [(folder, (part,)) for part, folder in TOP.items()]
     for folder, prefix in folders:
         for path in sorted(folder.rglob("*.py")):
             parts = (*prefix, *path.relative_to(folder).with_suffix("").parts)

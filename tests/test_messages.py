@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ["locks", "storage", "conflict", "occ", "spark", "src/lakelatch"]
+ROOMS = ["locks", "storage", "conflict", "occ", "spark", "src/lakelatch", "benchmarks/lab", "benchmarks/demo"]
 LOGGED = {"debug", "info", "warning", "error", "exception", "add_note"}
 
 

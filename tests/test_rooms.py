@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import sys
 import threading
 from collections import defaultdict
@@ -57,6 +58,17 @@ def test_no_arrow_points_upwards():
         if order[rooms.room_of(each.target)] > order[rooms.room_of(each.source)] and not is_front_door(each)
     ]
     assert not upwards, "\n".join(upwards)
+
+
+def test_the_library_imports_neither_the_lab_nor_the_demonstrations():
+    """They lie beside it, and use it; of the command line only what starts them knows them."""
+    own = ("bench", "demo")
+    known = {each.source for each in IMPORTS if rooms.room_of(each.target) in own}
+    others = {source for source in known if rooms.room_of(source) not in own}
+    assert others
+    assert all(source.startswith("cli.bench.") for source in others), others
+    strings = {name for name, path in KNOWN.items() if re.search(r"lakelatch\.(bench|demo)\.", path.read_text())}
+    assert {name for name in strings if rooms.room_of(name) not in own} == {"cli.app"}
 
 
 def test_no_modules_import_each_other_in_a_circle():

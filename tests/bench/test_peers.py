@@ -21,6 +21,7 @@ from ..thorough import THOROUGH
 LONG = pytest.mark.skipif(not THOROUGH, reason="as with SQLite, with another catalog: make thorough")
 EACH = {
     "about": "each work once",
+    "per_process": 2,
     "partitions": 3,
     "keys": 6,
     "balance": 10,
@@ -50,7 +51,12 @@ def test_a_peer_passes_the_oracle_with_all_its_works(lab, peer):
     assert "failed" not in run, run["failed"]
     assert run["failed_operations"] == 0, run["errors"]
     assert run["done"] >= 9
-    whole = {"about": "x", "partitions": 0, "roles": [{"name": "w", "work": "replace", "pick": "own"}]}
+    whole = {
+        "about": "x",
+        "partitions": 0,
+        "per_process": 2,
+        "roles": [{"name": "w", "work": "replace", "pick": "own"}],
+    }
     (run,) = lab(facts=whole, operations=3, peers=[f"{peer}/best"], ours=False).runs
     assert run["done"] == 6
 

@@ -10,9 +10,7 @@ import pytest
 
 from lakelatch.bench import contenders, rows, servers
 from lakelatch.bench.systems import load, on_spark
-from lakelatch.bench.systems.delta_on_spark import DeltaOnSpark
-from lakelatch.bench.systems.hudi_on_spark import HudiOnSpark
-from lakelatch.bench.systems.iceberg_on_spark import IcebergOnSpark
+from lakelatch.bench.systems.peers_on_spark import DeltaOnSpark, HudiOnSpark, IcebergOnSpark
 from lakelatch.bench.works import Aborted
 from lakelatch.errors import ConfigError, LakeLatchError
 

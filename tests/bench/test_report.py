@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from lakelatch.bench import read
-from lakelatch.bench.measures import figures, percentile
 from lakelatch.bench.operations import ABORTED, DONE, Hold, Operation, Recorder, Try, read_operations
 from lakelatch.bench.report import advise, page, write
-from lakelatch.bench.report.lanes import lanes, window
-from lakelatch.bench.report.svg import ticks
+from lakelatch.bench.report.pictures import lanes, ticks, window
+from lakelatch.bench.results import figures, percentile
 from lakelatch.errors import InputError
 
 from ..thorough import some

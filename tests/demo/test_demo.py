@@ -14,11 +14,11 @@ import pytest
 
 import lakelatch
 from lakelatch.demo import story, verdict
-from lakelatch.demo.replay import replay
 from lakelatch.demo.story import Story, Task
+from lakelatch.demo.verdict import replay
 from lakelatch.demo.writer import _marked
 
-from ..jvm.readers import PROGRAM_S_MAX, ask_jvm, by_hudi_rs, by_us, in_order
+from ..jvm.readers import ask_jvm, by_hudi_rs, by_us, in_order
 
 ROWS = 2000
 
@@ -113,11 +113,21 @@ def test_replay_keeps_the_newer_row_whatever_the_order() -> None:
 
 @pytest.mark.jvm
 @pytest.mark.process
-@pytest.mark.timeout(PROGRAM_S_MAX)
 def test_the_demonstration_runs_and_its_table_is_the_same_for_every_reader(tmp_path: Path) -> None:
     """PySpark and plain writers at once, one killed, others retried; the JVM reads what they leave."""
     kept = tmp_path / "demo"
-    command = [sys.executable, "-m", "lakelatch.cli.demo", "--rows", "5000", "--writers", "6", "--keep", str(kept)]
+    command = [
+        sys.executable,
+        "-m",
+        "lakelatch.demo.commands",
+        "flights",
+        "--rows",
+        "5000",
+        "--writers",
+        "6",
+        "--keep",
+        str(kept),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert done.stdout.count("ok   ") == 5
@@ -137,7 +147,7 @@ def test_the_demonstration_runs_and_its_table_is_the_same_for_every_reader(tmp_p
     [(["--writers", "3"], "between 5 and 32"), (["--rows", "10"], "at least 1000"), (["--keep", "."], "is not empty")],
 )
 def test_options_that_cannot_work_are_refused(options: list[str], reason: str) -> None:
-    command = [sys.executable, "-m", "lakelatch.cli.demo", *options]
+    command = [sys.executable, "-m", "lakelatch.demo.commands", "flights", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=Path(__file__).parent)
     assert done.returncode == 2
     assert reason in done.stderr

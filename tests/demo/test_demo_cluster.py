@@ -18,7 +18,7 @@ from ..servers.spark_cluster import S3A
 def test_the_demonstration_runs_on_a_cluster_and_a_driver_and_an_executor_die(tmp_path: Path) -> None:
     for program in ("java", "versitygw", "redis-server"):
         require(program)
-    command = [sys.executable, "-m", "lakelatch.cli.demo_cluster", "--rows", "20000", "--writers", "5"]
+    command = [sys.executable, "-m", "lakelatch.demo.commands", "cluster", "--rows", "20000", "--writers", "5"]
     command += ["--keep", str(tmp_path), *(["--s3a", str(S3A)] if S3A.is_dir() else [])]
     environment = os.environ | {"PATH": f"{TOOLS}/bin{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=550, check=False)
@@ -31,7 +31,7 @@ def test_the_demonstration_runs_on_a_cluster_and_a_driver_and_an_executor_die(tm
 
 
 def test_a_program_that_is_missing_is_named(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "lakelatch.cli.demo_cluster", "--rows", "1000", "--keep", str(tmp_path)]
+    command = [sys.executable, "-m", "lakelatch.demo.commands", "cluster", "--rows", "1000", "--keep", str(tmp_path)]
     done = subprocess.run(
         command, env=os.environ | {"PATH": str(tmp_path)}, capture_output=True, text=True, timeout=60, check=False
     )

@@ -33,7 +33,7 @@ EARLIEST = "000"
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.timeout(2 * PROGRAM_S_MAX))  # the first one asks for all
+            item.add_marker(pytest.mark.timeout(2 * PROGRAM_S_MAX))  # the first one asks two programs for all
 
 
 class Library:

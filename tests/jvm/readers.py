@@ -28,7 +28,7 @@ from ..servers import missing
 HOME = Path(__file__).parents[2] / ".cache" / "jvm"
 PYTHON = HOME / "venv" / "bin" / "python"
 BUNDLE = HOME / "jars" / "hudi-spark3.5-bundle_2.12-1.2.0.jar"
-PROGRAM_S_MAX = 1500
+PROGRAM_S_MAX = 500
 
 Row = dict[str, Any]
 

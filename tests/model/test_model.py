@@ -14,7 +14,7 @@ from .rules import Bounds, Rules
 from .search import Search
 
 
-@pytest.mark.parametrize("name", some(SOUND, 6))
+@pytest.mark.parametrize("name", some(SOUND, 4))
 def test_protocol_has_no_fault(name: str) -> None:
     result = Search(Rules(), SOUND[name]).run()
     print(result)

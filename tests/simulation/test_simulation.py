@@ -21,7 +21,7 @@ from .shape import LOCKS, MIXES, Shape
 from .soak import Tally, shrunk, story, tally, with_keepers
 from .world import World, run
 
-BLOCKS, SEEDS, STREAM_SEEDS = 10 if THOROUGH else 2, 400, 140
+BLOCKS, SEEDS, STREAM_SEEDS = 10 if THOROUGH else 1, 400, 140 if THOROUGH else 80
 # Each of these has to be struck by every fault that can strike it. `soak` tells of all the others too (few leases live
 # long enough to be renewed).
 STEPS = (

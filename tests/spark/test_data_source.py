@@ -17,6 +17,7 @@ import lakelatch.spark
 from lakelatch.errors import CorruptTableError
 from lakelatch.occ.table import Table
 
+from ..thorough import some
 from .frames import planned
 
 UTC = dt.UTC
@@ -110,13 +111,16 @@ def test_a_read_by_the_format_is_that_of_the_table(source: Any, table: Table) ->
     assert theirs.schema == ours.read().schema
     assert told(theirs) == told(ours.read())
     for condition in CONDITIONS:
-        whole = ours.read().where(condition)
-        assert told(theirs.where(condition)) == told(ours.read(filter=condition)) == told(whole), condition
+        whole = ours.read().where(condition).collect()
+        wanted = sorted(repr(row.asDict(recursive=True)) for row in whole)
+        assert told(theirs.where(condition)) == wanted, condition
+        if condition in some(CONDITIONS, 9):
+            assert told(ours.read(filter=condition)) == wanted, condition
         if condition not in ONLY_SPARK:
-            pushed = load(source, table.url, where=condition)
-            assert told(pushed) == told(whole), condition
+            if condition in some(CONDITIONS, 9):
+                assert told(load(source, table.url, where=condition)) == wanted, condition
             plain = table.read(where=condition, columns=["id"]).to_pylist()
-            assert sorted(row["id"] for row in plain) == sorted(row.id for row in whole.collect()), condition
+            assert sorted(row["id"] for row in plain) == sorted(row.id for row in whole), condition
 
 
 def test_options_say_what_is_read(source: Any, table: Table) -> None:

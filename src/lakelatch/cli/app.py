@@ -401,7 +401,7 @@ def demo(context: typer.Context) -> None:
     from ..errors import ConfigError
 
     try:
-        run = import_module("lakelatch.cli.demo").run
+        run = import_module("lakelatch.demo.commands").flights
     except ModuleNotFoundError as e:
         raise ConfigError(
             f"the demo needs {e.name}, which is not installed; run `make demo` in the source tree, or "

@@ -16,6 +16,8 @@ from lakelatch.cli.app import app
 from lakelatch.errors import CorruptTableError
 from lakelatch.hudi.table.config import PROPERTIES_PATH
 
+from ...thorough import crossed
+
 FLAGS = (
     "hoodie.datasource.write.hive_style_partitioning",
     "hoodie.datasource.write.partitionpath.urlencode",
@@ -64,10 +66,11 @@ WRITES: dict[str, Callable[[lakelatch.Table], Any]] = {
     "compact": lambda t: t.compact(),
     "add_column": lambda t: t.add_column("x", "int64"),
 }
+TYPES = ("copy_on_write", "merge_on_read")
 COMMANDS = ("read", "describe", "doctor", "adopt", "timeline")
 
 
-@pytest.fixture(scope="module", params=["copy_on_write", "merge_on_read"])
+@pytest.fixture(scope="module", params=TYPES)
 def sound(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A table with an update, in a log file where there are some."""
     folder = tmp_path_factory.mktemp("sound") / "t"
@@ -113,7 +116,7 @@ def every_door_says(folder: Path, said: str) -> None:
     assert files(folder) == before
 
 
-@pytest.mark.parametrize("line", list(WRONG))
+@pytest.mark.parametrize(("line", "sound"), crossed(WRONG, TYPES), indirect=["sound"])
 def test_a_value_that_nobody_can_mean_is_named_at_every_door(folder: Path, line: str) -> None:
     append(folder, line)
     every_door_says(folder, WRONG[line])
@@ -126,7 +129,7 @@ def test_a_torn_file_is_named_at_every_door(folder: Path, body: bytes | None, sa
     every_door_says(folder, said)
 
 
-@pytest.mark.parametrize("line", [*WRONG, *UNWRITABLE])
+@pytest.mark.parametrize(("line", "sound"), crossed([*WRONG, *UNWRITABLE], TYPES), indirect=["sound"])
 def test_an_open_handle_refuses_before_it_writes(folder: Path, line: str) -> None:
     with lakelatch.open(str(folder)) as table:
         append(folder, line)

@@ -1,15 +1,25 @@
-"""``lakelatch bench``: the commands and their options."""
+"""``lakelatch bench``: its commands. Each imports the lab when it runs.
+
+JSON of ``run``: each run as one line, as ``results.jsonl`` has it (docs/bench.md). Of ``list``: ``scenarios`` (``name``,
+``about``, ``writers``), ``peers`` (``name``, ``configurations``, ``missing``). Of ``compare``: ``differences`` (``scenario``,
+``writers``, ``system``, ``first``, ``second``, ``ratio``, ``certain``, ``note``) and ``doubts``. Of ``report`` and ``export``:
+``written`` (paths), and of ``export`` ``left_out`` (why).
+"""
 
 from __future__ import annotations
 
+import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from ...errors import ConfigError
 from ..options import Json
 from ..outcome import plainly
+from ..output import print_json, print_table, say
 
 _HELP = ("-h", "--help")
 
@@ -70,58 +80,106 @@ def run(
 
     Ctrl-C ends it, removes the tables, and keeps what was found so far.
     """
-    from .run import run as command
+    from ...bench import Plan, contenders, load
+    from .run import measured, numbers, parsed_settings
 
-    command(
-        scenario,
-        locks=lock or [],
-        strategies=strategy or [],
-        isolations=isolation or [],
-        settings=setting or [],
-        writers=writers,
+    found, skipped = contenders(
+        locks=lock or (),
+        strategies=strategy or (),
+        isolations=isolation or (),
+        settings=parsed_settings(setting or ()),
+        peers=peer or (),
+        ours=not only_peers,
+    )
+    plan = Plan(
+        tuple(map(load, scenario)),
+        tuple(found),
+        out or Path(f"bench-{time.strftime('%Y%m%d-%H%M%S')}"),
+        writers=numbers(writers),
         seconds=seconds,
         rounds=rounds,
         operations=operations,
         place=table,
         keep=keep,
-        peers=peer or [],
-        ours=not only_peers,
-        out=out,
         seed=seed,
-        json=json,
     )
+    for words in skipped:
+        say(words, err=True)
+    raise typer.Exit(measured(plan, json=json))
 
 
 @bench.command("list")
 @plainly
 def list_(*, json: Json = False) -> None:
     """List scenarios and peers."""
-    from .listing import list_ as command
+    from ...bench import load, names
+    from ...bench.systems import known
 
-    command(json=json)
+    scenarios = [load(name) for name in names()]
+    peers = [_peer(name) for name in known()]
+    if json:
+        facts = [{"name": each.name, "about": each.about, "writers": each.writers} for each in scenarios]
+        print_json({"scenarios": facts, "peers": peers})
+        return
+    print_table(("scenario", "writers", "what"), [(s.name, str(s.writers), s.about) for s in scenarios], fold=("what",))
+    say()
+    shown = [(p["name"], c["name"], c["words"]) for p in peers for c in p["configurations"]]
+    shown += [(p["name"], "", f"not here: {p['missing']}") for p in peers if p["missing"]]
+    print_table(("peer", "configuration", "what"), shown, fold=("what",))
 
 
-@bench.command()
+def _peer(name: str) -> dict[str, Any]:
+    from ...bench.systems import load
+
+    try:
+        found = load(name).configurations
+    except ConfigError as e:
+        return {"name": name, "configurations": [], "missing": str(e)}
+    return {"name": name, "configurations": [{"name": c.name, "words": c.words} for c in found], "missing": ""}
+
+
+@bench.command("compare")
 @plainly
-def compare(first: Folder, second: Folder, *, json: Json = False) -> None:
+def compare_(first: Folder, second: Folder, *, json: Json = False) -> None:
     """Compare two folders of results, cell by cell."""
-    from .listing import compare as command
+    from ...bench import compare, read
 
-    command(first, second, json=json)
+    differences, doubts = compare(read(first), read(second))
+    if json:
+        print_json({"differences": [asdict(each) for each in differences], "doubts": doubts})
+        return
+    rows = [
+        (
+            each.scenario, str(each.writers), each.system, each.first.text(), each.second.text(),
+            f"{each.ratio:.2f}" if each.ratio else "", each.note or ("" if each.certain else "rounds overlap"),
+        )
+        for each in differences
+    ]  # fmt: skip
+    headers = ("scenario", "writers", "system", "first /s", "second /s", "ratio", "")
+    print_table(headers, rows, right=headers[3:6], fold=("",))
+    if not differences:
+        say("they have nothing in common")
+    for doubt in doubts:
+        say(f"mind that {doubt}")
 
 
 @bench.command()
 @plainly
 def report(folder: Folder, *, json: Json = False) -> None:
     """Write the report of a folder of results again."""
-    from .listing import report as command
+    from ...bench import read
+    from ...bench.report import write
 
-    command(folder, json=json)
+    made = list(map(str, write(read(folder))))
+    if json:
+        print_json({"written": made})
+    else:
+        say(f"report: {', '.join(made)}")
 
 
-@bench.command()
+@bench.command("export")
 @plainly
-def export(
+def export_(
     folder: Folder,
     *,
     format: Annotated[  # noqa: A002 - the option's name
@@ -130,6 +188,13 @@ def export(
     json: Json = False,
 ) -> None:
     """Write the histories of a folder of results for Perfetto, HdrHistogram and Elle."""
-    from .listing import export as command
+    from ...bench import read
+    from ...bench.export import export
 
-    command(folder, format or [], json=json)
+    made, left_out = export(read(folder), format or ())
+    if json:
+        print_json({"written": list(map(str, made)), "left_out": list(left_out)})
+        return
+    for words in left_out:
+        say(f"left out: {words}")
+    say(f"{len(made)} files in {folder / 'exports'}" if made else "nothing was written")

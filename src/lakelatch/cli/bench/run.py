@@ -1,12 +1,8 @@
-"""``lakelatch bench run``: make the plan, show its progress, write the report.
-
-JSON: each run as one line, as ``results.jsonl`` has it (docs/bench.md).
-"""
+"""The command ``lakelatch bench run`` from its plan on, and the values of its options."""
 
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +10,7 @@ from typing import Any
 
 import typer
 
-from ...bench import Plan, Progress, contenders, load, measure, read
+from ...bench import Plan, Progress, measure, read
 from ...bench.report import aborted, advise, write
 from ...errors import ConfigError
 from ...occ.entries import Settings
@@ -23,55 +19,19 @@ from ..output import print_json, print_table, say, wrapped
 from .display import Display
 
 
-def run(
-    names: Sequence[str],
-    *,
-    locks: Sequence[str],
-    strategies: Sequence[str],
-    isolations: Sequence[str],
-    settings: Sequence[str],
-    writers: str,
-    seconds: float,
-    rounds: int,
-    operations: int,
-    place: str | None,
-    keep: bool,
-    peers: Sequence[str],
-    ours: bool,
-    out: Path | None,
-    seed: int,
-    json: bool,
-) -> None:
-    """Measure, and write the report; see `lakelatch bench run`."""
-    found, skipped = contenders(
-        locks=locks, strategies=strategies, isolations=isolations, settings=_settings(settings), peers=peers, ours=ours
-    )
-    plan = Plan(
-        tuple(map(load, names)),
-        tuple(found),
-        out or Path(f"bench-{time.strftime('%Y%m%d-%H%M%S')}"),
-        writers=_numbers(writers),
-        seconds=seconds,
-        rounds=rounds,
-        operations=operations,
-        place=place,
-        keep=keep,
-        seed=seed,
-    )
-    for words in skipped:
-        say(words, err=True)
+def measured(plan: Plan, *, json: bool) -> int:
+    """Measure, show the progress, write the report and print the figures. Return the exit code."""
     try:
-        with Display() as display, interruptible(display) as tell:
-            measure(plan, tell)
+        with Display() as display, interruptible(display) as on_progress:
+            measure(plan, on_progress)
     except KeyboardInterrupt:
-        _tell(plan.out, json=json)
+        _report(plan.out, json=json)
         say(f"interrupted; what was found so far is in {plan.out}", err=True)
-        raise typer.Exit(INTERRUPTED) from None
-    if _tell(plan.out, json=json):
-        raise typer.Exit(1)
+        return INTERRUPTED
+    return int(_report(plan.out, json=json))
 
 
-def _tell(out: Path, *, json: bool) -> bool:
+def _report(out: Path, *, json: bool) -> bool:
     """Write the report and print the figures. Return whether any run was wrong."""
     results = read(out)
     made = write(results)
@@ -88,8 +48,8 @@ def _tell(out: Path, *, json: bool) -> bool:
                 (cell.scenario, str(cell.writers), cell.system, *([""] if fixed else []), "no rate", "", "", "", words)
             )
             continue
-        p50, p99 = (cell.spread(lambda run, p=p: run["latency_ms"][p]).median for p in ("p50", "p99"))  # type: ignore[misc]
-        attempts = cell.spread(lambda run: run["attempts_per_commit"]).median
+        p50, p99 = (cell.spread("latency_ms", p).median for p in ("p50", "p99"))
+        attempts = cell.spread("attempts_per_commit").median
         rows.append((
             cell.scenario, str(cell.writers), cell.system, *([cell.until_all.text(2)] if fixed else []), cell.goodput.text(),
             aborted(cell), f"{attempts:.2f}", f"{p50:.1f} / {p99:.1f}", "",
@@ -109,14 +69,15 @@ def _tell(out: Path, *, json: bool) -> bool:
     return bool(results.wrong)
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def numbers(text: str) -> tuple[int, ...]:
+    """Parse numbers with commas between them."""
     try:
         return tuple(int(each) for each in text.split(",")) if text else ()
     except ValueError:
         raise ConfigError(f"--writers {text!r} is no list of numbers; write 1,4,16") from None
 
 
-def _settings(given: Sequence[str]) -> dict[str, Any]:
+def parsed_settings(given: Sequence[str]) -> dict[str, Any]:
     """Parse NAME=VALUE, each with the type of its field."""
     found: dict[str, Any] = {}
     default = Settings()  # its JSON leaves out settings that earlier versions do not know
@@ -145,10 +106,10 @@ def _value(name: str, text: str, default: object) -> Any:
 
 
 @contextmanager
-def interruptible(tell: Callable[[Progress], None]) -> Iterator[Callable[[Progress], None]]:
-    """Let SIGTERM end the lab as Ctrl-C does, with its processes and tables. Yield the ``tell`` to call meanwhile.
+def interruptible(on_progress: Callable[[Progress], None]) -> Iterator[Callable[[Progress], None]]:
+    """Let SIGTERM end the lab as Ctrl-C does, with its processes and tables. Yield the callback to use meanwhile.
 
-    Python drops an exception that a handler raises inside a finalizer; the next call of ``tell`` raises it then.
+    Python drops an exception that a handler raises inside a finalizer; the next call of the callback raises it then.
     """
     interrupted = False
 
@@ -157,14 +118,14 @@ def interruptible(tell: Callable[[Progress], None]) -> Iterator[Callable[[Progre
         interrupted = True
         raise KeyboardInterrupt
 
-    def telling(progress: Progress) -> None:
+    def reported(progress: Progress) -> None:
         if interrupted:
             raise KeyboardInterrupt
-        tell(progress)
+        on_progress(progress)
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield telling
+        yield reported
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
