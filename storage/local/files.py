@@ -25,7 +25,7 @@ Flush = Callable[[int], None]  # `os.fsync`, or a test's function
 
 TEMP_PREFIX = ".lakelatch-tmp-"
 _RANDOM = random.SystemRandom()  # not the module's generator, which a program may have seeded
-_HASHED_BYTES_MAX = 1 << 20
+HASHED_BYTES_MAX = 1 << 20
 _READ_BYTES_MAX = 0x7FFF_F000  # the most that one system call reads; Hudi begins another log file at half of that
 _LOCK_WAIT_S = 30.0
 _DELETE_WAIT_S = 1.0
@@ -178,7 +178,7 @@ class NewFile:
                 cause = f"{self.full} is there, but its folder was not flushed: {error.strerror}"
                 return Put(Outcome.UNKNOWN, cause=cause, unflushed=True)
         found = os.fstat(self._fd)
-        body = os.pread(self._fd, found.st_size, 0) if found.st_size <= _HASHED_BYTES_MAX else None
+        body = os.pread(self._fd, found.st_size, 0) if found.st_size <= HASHED_BYTES_MAX else None
         return Put(Outcome.DONE, tag_of(found, body))
 
     def close(self) -> None:
@@ -413,7 +413,7 @@ def tag_of(found: os.stat_result, body: bytes | None) -> str:
     within one tick of the kernel's clock and at the same size: therefore the content as well. Large objects are
     data files, which are never overwritten.
     """
-    small = body is not None and len(body) <= _HASHED_BYTES_MAX
+    small = body is not None and max(len(body), found.st_size) <= HASHED_BYTES_MAX
     content = hashlib.blake2b(body or b"", digest_size=8).hexdigest() if small else ""
     return f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}-{content}"
 
