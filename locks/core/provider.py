@@ -394,14 +394,16 @@ class LeasedLocks:
 def _wait(request: LockRequest, contender: Contender, patience: _Patience, left_s: float) -> bool:
     """Wait until another try is worthwhile. Return True if the caller has given up."""
     env, given_up = patience.env, patience.given_up
-    # Each try may cost a request, so where leases are long it tries less often than the caller is asked.
-    end = env.monotonic() + min(left_s, WAIT_S_MAX if given_up is None else max(LOOK_S, request.lease_s / 10))
-    while (rest_s := end - env.monotonic()) > 0:
-        began, limit_s = env.monotonic(), rest_s if given_up is None else min(rest_s, patience.look_s)
+    if given_up is None:
         with suppress(LockUnavailableError):  # the next try meets it too
+            contender.wait(min(left_s, WAIT_S_MAX))
+        return False
+    # Each try may cost a request, so where leases are long it tries less often than the caller is asked.
+    end = env.monotonic() + min(left_s, max(LOOK_S, request.lease_s / 10))
+    while (rest_s := end - env.monotonic()) > 0:
+        began, limit_s = env.monotonic(), min(rest_s, patience.look_s)
+        with suppress(LockUnavailableError):
             contender.wait(limit_s)
-        if given_up is None:
-            return False
         if given_up():
             return True
         if env.monotonic() < began + limit_s:
