@@ -43,7 +43,7 @@ from datetime import UTC, datetime
 
 from ...environment import Environment, SystemEnvironment
 from ...errors import ConfigError, LockUnavailableError, StorageError
-from ...storage.local import next_step
+from ...storage.local import next_step, refuse_no_folder
 from ..core import Backend, Contender, Grant, LeasedLocks, LockRequest, break_of
 from ..interface import BREAKS_KEPT, BreakRecord, Holder, Release
 from ..lock_url import is_path, parse_lock_url
@@ -73,7 +73,11 @@ def open_file_locks(url: str, *, env: Environment) -> LeasedLocks:
         raise ConfigError(f"{url!r} names the host {settings.host!r}; write file:///path with three slashes", url=url)
     if settings.path in ("", "/") or not (settings.path.startswith("/") or is_path(url)):
         raise ConfigError(f"{url!r} names no folder for locks; write for example file:///shared/locks", url=url)
-    place = replace(settings, host="", path=os.path.realpath(settings.path))
+    real = os.path.realpath(settings.path)
+    if real != os.path.abspath(settings.path) and not os.path.exists(real):
+        # A link to nothing would be followed here, so that writers have another lock once it is mended.
+        refuse_no_folder(os.path.abspath(settings.path), "was not opened", itself=True)
+    place = replace(settings, host="", path=real)
     hudi, place = open_hudi_file(place, env)
     root = place.path if hudi is None else os.path.join(place.path, _BELOW_HUDI)
     return LeasedLocks(FileBackend(root, place.lease_s, env, hudi), place, env)

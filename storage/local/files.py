@@ -322,7 +322,7 @@ def open_file(full: str, flags: int = os.O_RDONLY) -> tuple[int, os.stat_result]
         fd = os.open(full, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, 0o666)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            _refuse_no_folder(full, what)
+            refuse_no_folder(full, what)
         if error.errno in _MAYBE_NO_FILE:
             refuse_other_kinds(full, what)
         if error.errno == errno.ENOENT:
@@ -365,10 +365,9 @@ def _refuse_kind(kind: str, full: str, what: str) -> NoReturn:
     )
 
 
-def _refuse_no_folder(full: str, what: str) -> None:
-    """Raise `StorageError` when something else than a folder stands on the way to the path, or is to be listed."""
-    way = [str(each) for each in reversed(Path(full).parents)] + [full] * (what == "was not listed")
-    for folder in way:
+def refuse_no_folder(full: str, what: str, *, itself: bool = False) -> None:
+    """Raise `StorageError` when something else than a folder stands on the way to the path, or is the path ``itself``."""
+    for folder in [str(each) for each in reversed(Path(full).parents)] + [full] * itself:
         kind = other_kind(folder) or ("a file" if os.path.isfile(folder) else "a folder")
         if kind != "a folder" and os.path.lexists(folder):
             raise StorageError(
@@ -623,7 +622,7 @@ def refuse(error: OSError, full: str, what: str) -> NoReturn:
             ) from error
         raise InputError(f"{full} {what}: a name in it is longer than the file system allows", path=full) from error
     if error.errno in (errno.ENOTDIR, errno.ELOOP):
-        _refuse_no_folder(full, what)
+        refuse_no_folder(full, what, itself=what == "was not listed")
     if error.errno in _MAYBE_NO_FILE:
         refuse_other_kinds(full, what)
     step = next_step(error, full) or "See the cause above"

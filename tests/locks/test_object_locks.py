@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import time
 import uuid
@@ -331,6 +332,24 @@ def test_a_torn_object_is_refused_and_named(locks: LeasedLocks, tmp_path: Path) 
         with pytest.raises(LockError, match=r"table_lock.json cannot be read .* delete it"):
             locks_on(LocalStore(tmp_path), SYSTEM).try_acquire(KEY_NAME)
         assert lock_file(tmp_path).read_text() == body
+
+
+def test_a_huge_object_is_refused_without_reading_it_whole(locks: LeasedLocks, tmp_path: Path) -> None:
+    locks.acquire(KEY_NAME, wait_s=0).release()
+    for name in ("table_lock.json", "tokens.json"):
+        path = lock_file(tmp_path).with_name(name)
+        kept = path.read_bytes()
+        os.truncate(path, 1 << 40)
+        with pytest.raises(LockError, match=f"{name}.* cannot be read"):
+            locks_on(LocalStore(tmp_path), SYSTEM).try_acquire(KEY_NAME, token_above=1 << 40)
+        path.write_bytes(kept)
+    locks_on(LocalStore(tmp_path), SYSTEM).acquire(KEY_NAME, wait_s=0, token_above=1 << 40).release()
+
+
+def test_a_reason_that_would_make_a_huge_object_is_refused(locks: LeasedLocks) -> None:
+    with pytest.raises(InputError, match="give a shorter reason"):
+        locks.try_acquire(KEY_NAME, reason="x" * (1 << 20))
+    locks.acquire(KEY_NAME, wait_s=0, reason="x" * 1000).release()
 
 
 # Beside a JVM -------------------------------------------------------------------------------------------------------
