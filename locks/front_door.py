@@ -19,7 +19,7 @@ from ..environment import SYSTEM, Environment
 from ..errors import InputError, LakeLatchError, LockError
 from .core import LeasedLocks
 from .interface import Holder, Lease, LockProvider
-from .lock_keys import normal_key
+from .lock_url import normal_key
 from .registry import open_provider
 from .revocation import Listening, ask_revoke
 

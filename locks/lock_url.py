@@ -1,4 +1,4 @@
-"""Parses lock URLs: ``scheme://place?lease=30s&max_hold=10m&key=flights``.
+"""Parse lock URLs, ``scheme://place?lease=30s&max_hold=10m&key=flights``., and normalise lock keys.
 
 ``key`` fixes the lock's name whatever key a caller asks for. It is for locks shared with writers
 that derive the name differently, such as the JVM's. A URL never holds a secret, because it is
@@ -6,25 +6,32 @@ stored with the table and printed.
 
 An argument of the call wins over the URL, and the URL over the default. Unknown query keys are
 errors: with a mistyped ``laese=5s``, writers would disagree about when a lock ends.
+
+A key that is a table's address is spelled as in storage/location.py: two writers that spell one table differently
+would otherwise hold two locks. Any other key is a name: only its Unicode form and surrounding blanks are normalised. Two
+names that Unicode considers equal share a lock, which costs a wait but never a commit.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
-from ..errors import ConfigError
-from ..plain_text import has_odd_port, visible
-from ..storage import may_hold_secret
+from ..errors import ConfigError, InputError
+from ..plain_text import has_odd_port, may_hold_password, visible
+from ..storage import location, may_hold_secret
 
 LEASE_S = 30.0
 LEASE_S_MIN = 0.05  # below this a busy machine loses leases that no other process took
 LEASE_S_MAX = 24 * 3600.0
 _WITHOUT_USER = ("file", "memory", "zk", "dynamodb", "s3", "gs")
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+# An absolute path or the scheme of a store is an address; anything else is a name.
+_ADDRESS = re.compile(r"/|(?:file|s3|s3a|s3n|gs|gcs|az|azure|abfs|abfss):/", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,3 +227,31 @@ def check_readable(paths: Iterable[str]) -> None:
                 "takes the lock needs it",
                 path=path,
             )
+
+
+def normal_key(key: str) -> str:
+    """Return the canonical spelling of ``key``.
+
+    Raises `InputError` for an address that cannot be a table's.
+    """
+    key = key.lstrip()
+    _refuse_unstorable(key)
+    if not _ADDRESS.match(key):
+        return unicodedata.normalize(
+            "NFC", key.rstrip()
+        )  # an address keeps its end: a folder's name may end in a space
+    place = location.parse(key)
+    return replace(place, path=unicodedata.normalize("NFC", place.path)).url
+
+
+def _refuse_unstorable(key: str) -> None:
+    """Raise `InputError` for a key that is not UTF-8, or a URL that may hold a password: keys become file names."""
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"the key {key!r} of a lock is no UTF-8 text, and would be another key elsewhere") from None
+    if "//" in key and (may_hold_secret(key) or (may_hold_password(key) and not _ADDRESS.match(key))):
+        raise InputError(
+            "the key of a lock may hold a password, so it is not shown: keys are stored and printed. The lock's URL comes "
+            "first, its key second"
+        )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from ..environment import Environment, Event
 from ..errors import ConfigError
-from .core import STOLEN, Contender, Grant, LeasedLocks, LockRequest
+from .core import STOLEN, Backend, Contender, Grant, LeasedLocks, LockRequest
 from .interface import BREAKS_KEPT, BreakRecord, Holder, Release
 from .lock_url import parse_lock_url
 
@@ -40,7 +40,7 @@ class _Slot:
     holder: Holder | None = None
     deadline: float = 0.0
     tell: Callable[[str], None] | None = None
-    line: list[_MemoryPlace] = field(default_factory=list)
+    line: list[_MemoryContender] = field(default_factory=list)
     broken: deque[BreakRecord] = field(default_factory=lambda: deque(maxlen=BREAKS_KEPT))
 
     def free(self) -> None:
@@ -66,14 +66,12 @@ class _Space:
 _spaces: dict[tuple[object, str], _Space] = {}
 
 
-class MemoryBackend:
+class MemoryBackend(Backend):
     """The locks of this process, in a dictionary."""
 
     fair = True
     durable_tokens = False
     lifts_tokens = True
-    max_leases = None
-    requests = 0  # nothing is sent anywhere
 
     def __init__(self, name: str, env: Environment) -> None:
         self._name = name
@@ -86,28 +84,28 @@ class MemoryBackend:
 
     def line_up(self, key: str) -> Contender:
         """Create a contender. It joins the queue at its first wait."""
-        return _MemoryPlace(self._space, key, self._env)
+        return _MemoryContender(self._space, key, self._env)
 
-    def try_grant(self, ask: LockRequest, place: Contender) -> Grant | None:
+    def try_grant(self, request: LockRequest, contender: Contender) -> Grant | None:
         """Take the slot if its holder is gone or its lease has ended and no other waiter is ahead."""
-        assert isinstance(place, _MemoryPlace)
+        assert isinstance(contender, _MemoryContender)
         space, env = self._space, self._env
-        place.owner = ask.owner
+        contender.owner = request.owner
         with space.lock:
-            slot = space.slot(ask.key)
+            slot = space.slot(request.key)
             if slot.holder is not None and env.monotonic() < slot.deadline:
                 return None
-            if slot.line and slot.line[0] is not place:
+            if slot.line and slot.line[0] is not contender:
                 return None
-            place.step_out(slot)
-            slot.token = max(slot.token, ask.token_above) + 1
-            slot.deadline = env.monotonic() + ask.lease_s
+            contender.step_out(slot)
+            slot.token = max(slot.token, request.token_above) + 1
+            slot.deadline = env.monotonic() + request.lease_s
             slot.tell = None
             slot.holder = Holder(
-                key=ask.key, owner=ask.owner, token=slot.token, since=env.now(), until=env.now() + ask.lease_s,
-                reason=ask.reason, host=ask.process.host, pid=ask.process.pid,
+                key=request.key, owner=request.owner, token=slot.token, since=env.now(), until=env.now() + request.lease_s,
+                reason=request.reason, host=request.process.host, pid=request.process.pid,
             )  # fmt: skip
-            return _MemoryGrant(space, ask, slot.token, env)
+            return _MemoryGrant(space, request, slot.token, env)
 
     def inspect(self, key: str) -> Holder | None:
         """Return the holder of the slot, or None."""
@@ -116,7 +114,7 @@ class MemoryBackend:
             slot = space.slots.get(key)
             if slot is None or slot.holder is None or self._env.monotonic() >= slot.deadline:
                 return None
-            return replace(slot.holder, queue=tuple(place.owner for place in slot.line))
+            return replace(slot.holder, queue=tuple(each.owner for each in slot.line))
 
     def end(self, key: str, *, token: int, reason: str, who: str) -> bool:
         """End the grant with that token and record the break."""
@@ -138,19 +136,16 @@ class MemoryBackend:
         with space.lock:
             return tuple(space.slots[key].broken) if key in space.slots else ()
 
-    def close(self) -> None:
-        """Do nothing: no resource is open."""
 
-
-class _MemoryGrant:
-    def __init__(self, space: _Space, ask: LockRequest, token: int, env: Environment) -> None:
+class _MemoryGrant(Grant):
+    def __init__(self, space: _Space, request: LockRequest, token: int, env: Environment) -> None:
         self.token = token
         self._space = space
-        self._ask = ask
+        self._request = request
         self._env = env
 
     def _ours(self) -> _Slot | None:
-        slot = self._space.slot(self._ask.key)
+        slot = self._space.slot(self._request.key)
         return slot if slot.token == self.token and slot.holder is not None else None
 
     def renew(self) -> bool:
@@ -158,8 +153,8 @@ class _MemoryGrant:
             slot = self._ours()
             if slot is None or slot.holder is None or self._env.monotonic() >= slot.deadline:
                 return False
-            slot.deadline = self._env.monotonic() + self._ask.lease_s
-            slot.holder = replace(slot.holder, until=self._env.now() + self._ask.lease_s)
+            slot.deadline = self._env.monotonic() + self._request.lease_s
+            slot.holder = replace(slot.holder, until=self._env.now() + self._request.lease_s)
             return True
 
     def check(self) -> bool:
@@ -183,7 +178,7 @@ class _MemoryGrant:
         call(STOLEN)
 
 
-class _MemoryPlace:
+class _MemoryContender(Contender):
     """A waiter, queued at its first wait. A release or the holder's deadline wakes the head."""
 
     owner = ""

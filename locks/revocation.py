@@ -21,7 +21,7 @@ from typing import Self
 from ..environment import SYSTEM, Environment, Timer
 from ..errors import ConfigError, LockError, StorageError
 from .interface import Holder, Lease, LockProvider
-from .lock_keys import normal_key
+from .lock_url import normal_key
 
 _log = logging.getLogger("lakelatch.locks")
 

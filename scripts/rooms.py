@@ -34,7 +34,7 @@ ORDER = (
     "hudi.table", "hudi.files", "hudi.timeline", "hudi.merge",
     "streams",
     "conflict",
-    "locks.lock_url", "locks.lock_keys", "locks.interface", "locks.core", "locks.memory",
+    "locks.lock_url", "locks.interface", "locks.core", "locks.memory",
     "locks.file", "locks.redis", "locks.zookeeper", "locks.dynamodb", "locks.objects",
     "locks.registry", "locks", "locks.hudi", "locks.checkup",
     "occ.entries", "occ.log", "occ.liveness", "occ.check", "occ.incoming", "occ.staging", "occ.session", "occ.scan",
@@ -120,7 +120,7 @@ DRAWN = {
     **{room: "storage" for room in ORDER if room.startswith("storage.")},
     **{room: "locks.<service>" for room in ORDER if room.startswith("locks.")},
     **dict.fromkeys(
-        ("locks.registry", "locks.lock_url", "locks.lock_keys", "locks.interface", "locks.hudi", "locks.checkup"),
+        ("locks.registry", "locks.lock_url", "locks.interface", "locks.hudi", "locks.checkup"),
         "locks",
     ),
     "locks.core": "locks.core",

@@ -127,8 +127,8 @@ class Store(Protocol):
         """
         ...
 
-    def get(self, path: str) -> Stored | None:
-        """Return the whole object and its tag, or None."""
+    def get(self, path: str, *, bytes_max: int | None = None) -> Stored | None:
+        """Return the object and its tag, or None. Of one larger than ``bytes_max`` only the beginning is read."""
         ...
 
     def body(self, path: str) -> bytes | None:

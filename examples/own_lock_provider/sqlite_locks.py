@@ -5,7 +5,17 @@ import sqlite3
 from contextlib import closing
 
 from lakelatch.errors import ConfigError, LockUnavailableError
-from lakelatch.locks import BREAKS_KEPT, BreakRecord, Holder, LeasedLocks, Release, parse_lock_url
+from lakelatch.locks import (
+    BREAKS_KEPT,
+    Backend,
+    BreakRecord,
+    Contender,
+    Grant,
+    Holder,
+    LeasedLocks,
+    Release,
+    parse_lock_url,
+)
 
 
 def open_sqlite_locks(url, *, env):
@@ -16,14 +26,12 @@ def open_sqlite_locks(url, *, env):
     return LeasedLocks(SqliteBackend(settings.path, min(settings.lease_s / 3, 5.0), env), settings, env)
 
 
-class SqliteBackend:
+class SqliteBackend(Backend):
     """Holds a path, not a connection, so that it pickles and survives fork."""
 
     fair = False  # waiters look again and again; who looks first after a release has it
     durable_tokens = True
     lifts_tokens = True
-    max_leases = None
-    requests = 0  # a file is asked, no server
 
     def __init__(self, path, patience_s, env):
         self.path, self.patience_s, self.env = path, patience_s, env
@@ -56,23 +64,23 @@ class SqliteBackend:
         return Holder(**record["holder"] | {"until": self.env.now() + left_s}) if left_s > 0 else None
 
     def line_up(self, key):
-        return Place(self.env)
+        return SqliteContender(self.env)
 
-    def try_grant(self, ask, place):
+    def try_grant(self, request, contender):
         """The next token, if nobody holds the key."""
 
         def step(record):
             if self.holder(record) is not None:
                 return None
-            record["token"] = token = max(record["token"], ask.token_above) + 1
-            record |= {"boot": ask.process.boot, "ends": self.env.monotonic() + ask.lease_s}
+            record["token"] = token = max(record["token"], request.token_above) + 1
+            record |= {"boot": request.process.boot, "ends": self.env.monotonic() + request.lease_s}
             record["holder"] = {
-                "key": ask.key, "owner": ask.owner, "token": token, "since": self.env.now(), "reason": ask.reason,
-                "host": ask.process.host, "pid": ask.process.pid,
+                "key": request.key, "owner": request.owner, "token": token, "since": self.env.now(), "reason": request.reason,
+                "host": request.process.host, "pid": request.process.pid,
             }  # fmt: skip
-            return SqliteGrant(self, ask, token)
+            return SqliteGrant(self, request, token)
 
-        return self.change(ask.key, step)
+        return self.change(request.key, step)
 
     def inspect(self, key):
         return self.change(key, self.holder)
@@ -93,15 +101,12 @@ class SqliteBackend:
     def breaks(self, key):
         return self.change(key, lambda record: tuple(BreakRecord(*each) for each in record["breaks"]))
 
-    def close(self):
-        """Nothing is open between two requests."""
 
-
-class SqliteGrant:
+class SqliteGrant(Grant):
     """One token. Every step touches the record only while it is still this token's."""
 
-    def __init__(self, backend, ask, token):
-        self.token, self._backend, self._ask = token, backend, ask
+    def __init__(self, backend, request, token):
+        self.token, self._backend, self._request = token, backend, request
 
     def _if_ours(self, step):
         def checked(record):
@@ -111,10 +116,10 @@ class SqliteGrant:
                 step(record)
             return ours
 
-        return self._backend.change(self._ask.key, checked)
+        return self._backend.change(self._request.key, checked)
 
     def renew(self):
-        ends = self._backend.env.monotonic() + self._ask.lease_s
+        ends = self._backend.env.monotonic() + self._request.lease_s
         return self._if_ours(lambda record: record.update(ends=ends))
 
     def check(self):
@@ -123,11 +128,8 @@ class SqliteGrant:
     def release(self):
         return Release.RELEASED if self._if_ours(lambda record: record.update(holder=None)) else Release.WAS_LOST
 
-    def listen(self, call):
-        """A database brings no news: the holder learns of a break at its next renewal."""
 
-
-class Place:
+class SqliteContender(Contender):
     """A waiter: it looks again after a pause that grows, with jitter, so that waiters do not come all at once."""
 
     def __init__(self, env):
@@ -136,6 +138,3 @@ class Place:
     def wait(self, limit_s):
         self._env.sleep(min(limit_s, self._pause_s * (0.5 + self._env.random())))
         self._pause_s = min(self._pause_s * 2, 0.05)
-
-    def leave(self):
-        """Nothing was written."""

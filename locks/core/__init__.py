@@ -1,12 +1,8 @@
 """The part that all lock providers share on top of a backend: leases, renewal, queues, messages, metrics."""
 
-from .backend import Backend, Contender, LockRequest
-from .capacity import Capacity
+from .backend import EXPIRED, STOLEN, Backend, Capacity, Contender, Grant, LockRequest, break_of, fields_of
 from .events import Observer, observe
-from .grant import EXPIRED, STOLEN, Grant
-from .messages import time_text
-from .provider import LeasedLocks
-from .record_text import break_of, fields_of
+from .provider import LeasedLocks, time_text
 
 __all__ = [
     "EXPIRED",

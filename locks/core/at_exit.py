@@ -19,8 +19,7 @@ from contextlib import suppress
 from types import FrameType
 
 from ...environment import Environment, SystemEnvironment
-from .lease import LeaseState
-from .renewer import every_renewer
+from .lease import LeaseState, all_renewers
 
 _EXIT_S, _TERM_S = 5.0, 2.0  # how long a server that does not answer may hold up the end
 _watched: set[str] = set()  # what has been set up in this process; children of fork inherit both
@@ -68,9 +67,9 @@ def give_back(within_s: float) -> None:
 
 def _give_back() -> None:
     places: dict[str, list[LeaseState]] = defaultdict(list)
-    for renewer in every_renewer():
-        for hold in renewer.holds():
-            places[hold.place].append(hold)
+    for renewer in all_renewers():
+        for lease in renewer.leases():
+            places[lease.place].append(lease)
     threads = [threading.Thread(target=_release, args=(holds,), daemon=True) for holds in places.values()]
     for thread in threads:  # one for each service, so that a hanging one does not delay the others
         thread.start()
@@ -78,6 +77,6 @@ def _give_back() -> None:
         thread.join()
 
 
-def _release(holds: list[LeaseState]) -> None:
-    for hold in holds:
-        hold.release()
+def _release(leases: list[LeaseState]) -> None:
+    for lease in leases:
+        lease.release()

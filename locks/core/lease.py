@@ -11,27 +11,55 @@ holds throughout: **the holder judges by its own monotonic clock, from before th
 
 The user's handle and the `LeaseState` behind it are separate objects. So a dropped handle is
 noticed: its lease is no longer renewed and runs out.
+
+One `Renewer` per process renews all leases from one timer, which runs only while there are leases and only reads
+clocks, so a loss is noticed on time whatever a backend does. Each place (host or folder of the locks) has one worker
+for requests and one for callbacks; a worker is a thread that lives while it has work. A hanging backend delays only its
+own renewals, a hanging callback only its neighbours. The number of threads does not grow with the number of leases. A
+lease that is released within a third of its time costs one entry in a set.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import weakref
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
-from ...environment import Environment, Process
+from ...environment import SYSTEM, Environment, Process, SystemEnvironment, Timer
 from ...errors import LakeLatchError, LockLostError
 from ..interface import Release
+from .backend import EXPIRED, FORKED, MAX_HOLD, RELEASED, STOLEN, UNREACHABLE, Grant
 from .events import current, scheme_of
-from .grant import EXPIRED, FORKED, MAX_HOLD, MEANING, NO_ANSWER, RELEASED, STOLEN, UNREACHABLE, Grant, RenewMany
 from .thread_queue import Ticket
 
-# Backends take these from here.
-__all__ = ["EXPIRED", "NO_ANSWER", "RELEASED", "STOLEN", "Grant", "HeldLease", "LeaseState", "RenewMany", "renew"]
+RenewMany = Callable[[Sequence[Grant]], "list[bool | Exception]"]  # `Backend.renew_many`
 
 _log = logging.getLogger("lakelatch.locks")
+
+_MEANING = {
+    EXPIRED: "its deadline passed before it was renewed (this process was paused or too slow)",
+    STOLEN: "somebody else ended it or took the key over",
+    UNREACHABLE: "the lock backend did not answer any renewal before the deadline",
+    MAX_HOLD: "it was held for as long as max_hold allows",
+    FORKED: "it belongs to the parent process; a child of fork holds nothing",
+    RELEASED: "it was released",
+}
+_NO_ANSWER = "a renewal was sent and not answered"
+_TICK_S_MAX = 0.5  # a loss is reported within a second of the deadline, however long the lease
+_TICKS_PER_LEASE = 12
+_IDLE_TICKS = 2
+_SLOW_DOWN_TICKS = 100  # how often it checks whether a slower tick would do
+
+_shared: weakref.WeakValueDictionary[tuple[object, ...], Renewer] = weakref.WeakValueDictionary()
+
+
+def _renew_each(grants: Sequence[Grant]) -> list[bool | Exception]:
+    return [grant.renew() for grant in grants]
 
 
 class LeaseState:
@@ -39,8 +67,8 @@ class LeaseState:
 
     __slots__ = (
         "__weakref__", "_callbacks", "_done", "_gone", "_hold_until", "_io", "_mark", "_outcome", "_process", "_retry_s",
-        "_since", "_ticket", "deadline", "due_at", "env", "failure", "grant", "handle", "key", "lease_s", "next_at",
-        "owner", "place", "renew_many",
+        "_since", "_ticket", "batch_max", "deadline", "due_at", "env", "failure", "grant", "handle", "key", "lease_s",
+        "next_at", "owner", "place", "renew_many",
     )  # fmt: skip
 
     def __init__(
@@ -56,7 +84,8 @@ class LeaseState:
         env: Environment,
         process: Process,
         ticket: Ticket,
-        renew_many: RenewMany | None = None,
+        renew_many: RenewMany = _renew_each,
+        batch_max: int = 1,
         done: Callable[[LeaseState], None] = lambda _: None,
     ) -> None:
         self.place = place
@@ -66,6 +95,7 @@ class LeaseState:
         self.lease_s = lease_s
         self.env = env
         self.renew_many = renew_many
+        self.batch_max = batch_max
         self.failure = ""
         self.handle: Callable[[], HeldLease | None] = lambda: None  # a weak reference, set by the renewer
         self._since = asked_at
@@ -128,7 +158,7 @@ class LeaseState:
         if reason == RELEASED:
             self.log(logging.DEBUG, "released")
         else:
-            self.log(logging.WARNING, "lost, %s; %s", MEANING[reason], self.failure or "no failure before")
+            self.log(logging.WARNING, "lost, %s; %s", _MEANING[reason], self.failure or "no failure before")
         if current.observer is not None:
             current.observer.ended(scheme_of(self.place), self.key, self.env.monotonic() - self._since, reason)
         return reason
@@ -169,7 +199,7 @@ class LeaseState:
     def error(self, reason: str) -> LockLostError:
         """Build the error for a lost lease."""
         return LockLostError(
-            f"The lease on lock {self.key!r} (token {self.grant.token}) is gone: {MEANING.get(reason, reason)}. "
+            f"The lease on lock {self.key!r} (token {self.grant.token}) is gone: {_MEANING.get(reason, reason)}. "
             "Take the lock again and validate again before anything is published",
             key=self.key,
             token=self.grant.token,
@@ -223,49 +253,39 @@ class LeaseState:
             return self._outcome
 
 
-def renew(holds: Sequence[LeaseState], ask: RenewMany) -> None:
+def renew(leases: Sequence[LeaseState], ask: RenewMany) -> None:
     """Renew leases of one backend together.
 
     Whatever happens, each gets an answer or keeps its deadline.
     """
-    locked = [hold for hold in holds if hold._io.acquire(blocking=False)]  # the others are being released
+    locked = [lease for lease in leases if lease._io.acquire(blocking=False)]  # the others are being released
     try:
-        live = [hold for hold in locked if not hold.gone() and hold._outcome is None]
+        live = [lease for lease in locked if not lease.gone() and lease._outcome is None]
         if not live:
             return
         asked_at = live[0].env.monotonic()
         try:
-            answers = ask([hold.grant for hold in live])
+            answers = ask([lease.grant for lease in live])
         except Exception as e:  # noqa: BLE001 (a bug in the backend also counts as no answer, and is logged)
             answers = [e] * len(live)
-        for hold, answer in zip(live, answers, strict=True):
-            hold.answered(asked_at, answer)
+        for lease, answer in zip(live, answers, strict=True):
+            lease.answered(asked_at, answer)
     finally:
-        for hold in locked:
-            hold._io.release()
-
-
-class Keeper(Protocol):
-    """The process's renewer: renews leases while their handles live."""
-
-    def add(self, hold: LeaseState, handle: HeldLease) -> None:
-        """Renew ``hold`` from now on."""
-
-    def released(self, hold: LeaseState) -> None:
-        """Record that ``hold`` was released."""
+        for lease in locked:
+            lease._io.release()
 
 
 class HeldLease:
     """A `Lease` on a `Grant` of any backend."""
 
-    def __init__(self, hold: LeaseState, renewer: Keeper) -> None:
-        self._hold = hold
+    def __init__(self, state: LeaseState, renewer: Renewer) -> None:
+        self._state = state
         self._renewer = renewer
-        self.key = hold.key
-        self.owner = hold.owner
-        self.token = hold.grant.token
+        self.key = state.key
+        self.owner = state.owner
+        self.token = state.grant.token
         self._asked_release = False
-        renewer.add(hold, self)
+        renewer.add(state, self)
 
     def __repr__(self) -> str:
         return f"<lease on {self.key!r}, token {self.token}, {self.lost or 'held'}>"
@@ -273,16 +293,16 @@ class HeldLease:
     @property
     def deadline(self) -> float:
         """The local monotonic time after which the lease must not be relied on; renewals move it."""
-        return self._hold.deadline
+        return self._state.deadline
 
     @property
     def lost(self) -> str | None:
         """The reason why the lease is gone, or None while it is held; "released" after an own `release`."""
-        return self._hold.gone()
+        return self._state.gone()
 
     def ensure_held(self, *, fresh: bool = False) -> None:
         """Raise `LockLostError` unless held now; ``fresh`` also asks the backend."""
-        self._hold.ensure(fresh=fresh)
+        self._state.ensure(fresh=fresh)
 
     def on_lost(self, call: Callable[[str], None]) -> None:
         """Call ``call`` once with the reason, within a second of the loss.
@@ -290,13 +310,13 @@ class HeldLease:
         Callbacks for one place run one after another on their own thread, so keep them short. If
         the lease is already lost, ``call`` runs at once on the caller's thread.
         """
-        self._hold.on_lost(call)
+        self._state.on_lost(call)
 
     def release(self) -> Release:
         """Release the lock. Never raises for a lost lease and never touches a successor's."""
         self._asked_release = True
-        outcome = self._hold.release()
-        self._renewer.released(self._hold)
+        outcome = self._state.release()
+        self._renewer.released(self._state)
         return outcome
 
     def __enter__(self) -> Self:
@@ -313,5 +333,178 @@ class HeldLease:
         if reason == RELEASED or isinstance(exc, LockLostError):
             return
         if exc is None:
-            raise self._hold.error(reason)
-        exc.add_note(f"The lease on lock {self.key!r} (token {self.token}) was lost meanwhile: {MEANING[reason]}")
+            raise self._state.error(reason)
+        exc.add_note(f"The lease on lock {self.key!r} (token {self.token}) was lost meanwhile: {_MEANING[reason]}")
+
+
+def shared_renewer(env: Environment) -> Renewer:
+    """Return the renewer of this process. A forked child gets a new one."""
+    name = (id(env), env.process())
+    found = _shared.get(name)
+    if found is None:
+        # Two threads at once may create two; both work.
+        found = _shared.setdefault(name, Renewer(env))
+    return found
+
+
+def all_renewers() -> list[Renewer]:
+    """Return the renewers of this process that run in real time."""
+    here = SYSTEM.process()
+    return [
+        each
+        for (_, process), each in list(_shared.items())
+        if process == here and isinstance(each._env, SystemEnvironment)
+    ]
+
+
+class Renewer:
+    """The process's renewer: renews each lease after a third of it, and retries a failure with backoff until the deadline."""
+
+    def __init__(self, env: Environment) -> None:
+        self._env = env
+        self._lock = threading.Lock()
+        self._leases: set[LeaseState] = set()
+        self._counts: Counter[str] = Counter()
+        self._workers: dict[tuple[str, str], _Worker] = {}
+        self._timer: Timer | None = None
+        self._period_s = 0.0
+        self._idle = 0
+        self._ticks = 0
+
+    def add(self, lease: LeaseState, handle: HeldLease) -> None:
+        """Watch ``lease`` until it is released or lost."""
+        lease.handle = weakref.ref(handle)
+        with self._lock:
+            self._idle = 0
+            period_s = _period(lease.lease_s)
+            if self._timer is None or period_s < self._period_s:
+                self._pace(period_s)
+            self._leases.add(lease)
+            self._counts[lease.place] += 1
+
+    def released(self, lease: LeaseState) -> None:
+        """Stop watching ``lease``. A lost one stays until its callbacks have run."""
+        if lease.gone() == RELEASED:
+            self._forget(lease)
+
+    def leases(self) -> list[LeaseState]:
+        """Return the leases that are held now."""
+        with self._lock:
+            return [lease for lease in self._leases if lease.gone() is None]
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of watched leases by place."""
+        with self._lock:
+            return dict(self._counts)
+
+    def count(self, place: str) -> int:
+        """Return the number of watched leases of a place."""
+        return self._counts[place]
+
+    def find(self, place: str, key: str, token: int) -> list[LeaseState]:
+        """Return this process's lease with ``token``, if there is one."""
+        with self._lock:
+            return [
+                lease for lease in self._leases if (lease.place, lease.key, lease.grant.token) == (place, key, token)
+            ]
+
+    def lost(self, lease: LeaseState, reason: str) -> None:
+        """Record a loss and schedule its callbacks. Thread-safe; never waits for a backend."""
+        if lease.end(reason) != RELEASED and self._forget(lease):
+            # On two workers: a slow callback must not delay the release, nor a hanging backend the callbacks.
+            self._worker(lease.place, "lost").put(lease.tell)
+            self._worker(lease.place, "renew").put(lease.release)
+
+    def _forget(self, lease: LeaseState) -> bool:
+        with self._lock:
+            if lease not in self._leases:
+                return False
+            self._leases.remove(lease)
+            self._counts[lease.place] -= 1
+            return True
+
+    def _pace(self, period_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._period_s = period_s
+        self._timer = self._env.every(period_s, self._tick, name="lakelatch-renewer")
+
+    def _tick(self) -> None:
+        now = self._env.monotonic()
+        with self._lock:
+            due = [lease for lease in self._leases if lease.next_at <= now]
+            self._idle = 0 if self._leases else self._idle + 1
+            self._ticks += 1
+            if self._idle > _IDLE_TICKS and self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            elif self._leases and self._ticks % _SLOW_DOWN_TICKS == 0:
+                period_s = _period(min(lease.lease_s for lease in self._leases))
+                if period_s > self._period_s:
+                    self._pace(period_s)
+            workers = list(self._workers.values())
+        batches: dict[tuple[str, RenewMany], list[LeaseState]] = {}
+        for lease in due:
+            reason = lease.gone()
+            if reason is not None:
+                self.lost(lease, reason)
+                continue
+            lease.next_at = lease.deadline  # until there is an answer
+            if lease.handle() is not None:  # else the handle was dropped: the lease runs out
+                lease.failure = lease.failure or _NO_ANSWER
+                batches.setdefault((lease.place, lease.renew_many), []).append(lease)
+        for (place, renew_many), leases in batches.items():
+            for start in range(0, len(leases), size := leases[0].batch_max):
+                self._worker(place, "renew").put(partial(renew, leases[start : start + size], renew_many))
+        for worker in workers:
+            worker.wake()
+
+    def _worker(self, place: str, kind: str) -> _Worker:
+        with self._lock:
+            return self._workers.setdefault((place, kind), _Worker(self._env, f"lakelatch-{kind}"))
+
+
+def _period(lease_s: float) -> float:
+    return min(_TICK_S_MAX, lease_s / _TICKS_PER_LEASE)
+
+
+class _Worker:
+    """A queue of calls, run one after another on a thread that ends when the queue is empty."""
+
+    def __init__(self, env: Environment, name: str) -> None:
+        self._env = env
+        self._name = name
+        self._lock = threading.Lock()
+        self._calls: deque[Callable[[], object]] = deque()
+        self._running = False
+
+    def put(self, call: Callable[[], object]) -> None:
+        """Queue ``call``."""
+        with self._lock:
+            self._calls.append(call)
+        self.wake()
+
+    def wake(self) -> None:
+        """Start the thread if there is something to do."""
+        with self._lock:
+            if self._running or not self._calls:
+                return
+            self._running = True
+        try:
+            self._env.thread(self._run, name=self._name)
+        except RuntimeError as e:  # out of threads, or the interpreter is exiting: retried at the next tick
+            with self._lock:
+                self._running = False
+            _log.debug("%s: %s", self._name, e)
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if not self._calls:
+                    self._running = False
+                    return
+                call = self._calls.popleft()
+            try:
+                call()
+            except Exception:  # noqa: BLE001 (one failed call must not end all the others)
+                _log.exception("%s failed; it goes on", self._name)

@@ -10,10 +10,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ...environment import SYSTEM
 from ...errors import ConfigError
 from .events import current, scheme_of
-from .renewer import all_renewers
+from .lease import all_renewers
 from .thread_queue import all_queues
 
 if TYPE_CHECKING:
@@ -98,10 +97,10 @@ class _Prometheus:
         """Yield the states by scheme. They are exact, even for leases taken before `enable`."""
         held: Counter[str] = Counter()
         waiting: Counter[str] = Counter()
-        for renewer in all_renewers(SYSTEM):
+        for renewer in all_renewers():
             for place, count in renewer.counts().items():
                 held[scheme_of(place)] += count
-        for queue in all_queues(SYSTEM):
+        for queue in all_queues():
             waiting[scheme_of(queue.place)] += sum(queue.depths().values())
         for name, text, counts in (
             ("lakelatch_lock_leases", "Leases held now", held),

@@ -1,6 +1,6 @@
 """A lock provider on top of a backend: waiting, time limits, errors and leases.
 
-`acquire` always takes the same steps: the front of this process's queue, a place in the backend's
+`acquire` always takes the same steps: the front of this process's queue, a contender in the backend's
 queue, a grant, a lease.
 """
 
@@ -9,30 +9,56 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import count
 from types import TracebackType
 from typing import Any, Self
 
 from ...environment import Environment, Process
-from ...errors import ConfigError, InputError, LakeLatchError, LockError, LockTimeoutError, LockUnavailableError
+from ...errors import (
+    ConfigError,
+    InputError,
+    LakeLatchError,
+    LockError,
+    LockTimeoutError,
+    LockUnavailableError,
+    TokenRegressedError,
+)
 from ..interface import BreakRecord, Holder
-from ..lock_keys import normal_key
-from ..lock_url import LockUrl, check_lease, check_max_hold
+from ..lock_url import LockUrl, check_lease, check_max_hold, normal_key
 from . import at_exit
-from . import messages as refusals
-from .backend import Backend, Contender, LockRequest
+from .backend import STOLEN, Backend, Contender, Grant, LockRequest
 from .events import current
-from .lease import STOLEN, Grant, HeldLease, LeaseState
-from .renewer import Renewer, shared_renewer
+from .lease import HeldLease, LeaseState, Renewer, shared_renewer
 from .thread_queue import LOOK_S, WAIT_S_MAX, FrontQueue, Ticket, shared_queue
-
-__all__ = ["Backend", "Contender", "LeasedLocks", "LockRequest"]
 
 _log = logging.getLogger("lakelatch.locks")
 
-_ABOVE_MAX = 2**62  # tokens are integers of 64 bits somewhere, and must have room to grow
 _OUTAGE_S = 0.5  # between two tries while the server does not answer
+
+
+@dataclass(frozen=True, slots=True)
+class _Patience:
+    """How long a caller waits. ``wait_s`` None: it tries once, and a busy key is no error."""
+
+    env: Environment
+    began: float
+    wait_s: float | None
+    given_up: Callable[[], bool] | None
+    look_s: float
+
+    @property
+    def until(self) -> float | None:
+        return None if self.wait_s is None else self.began + self.wait_s
+
+    @property
+    def left_s(self) -> float:
+        return 0.0 if self.wait_s is None else self.began + self.wait_s - self.env.monotonic()
+
+    @property
+    def waited_s(self) -> float:
+        return self.env.monotonic() - self.began
 
 
 class LeasedLocks:
@@ -111,7 +137,8 @@ class LeasedLocks:
         max_hold_s: float | None = None,
     ) -> HeldLease | None:
         """Return a lease with a token greater than ``token_above``, or None when the key is busy."""
-        return self._grant(self._ask(key, lease_s, max_hold_s, token_above, reason, waits=False), wait_s=None)
+        request = self._request(key, lease_s, max_hold_s, token_above, reason, waits=False)
+        return self._grant(request, _Patience(self._env, self._env.monotonic(), None, None, LOOK_S))
 
     def acquire(
         self,
@@ -131,8 +158,8 @@ class LeasedLocks:
         try; when it returns True the wait is over. It is for callers that cannot interrupt this thread, or that may no
         longer need the key. Raises `LockTimeoutError`, which names the holder.
         """
-        ask = self._ask(key, lease_s, max_hold_s, token_above, reason, waits=wait_s > 0)
-        lease = self._grant(ask, wait_s=wait_s, given_up=given_up, look_s=look_s)
+        request = self._request(key, lease_s, max_hold_s, token_above, reason, waits=wait_s > 0)
+        lease = self._grant(request, _Patience(self._env, self._env.monotonic(), wait_s, given_up, look_s))
         assert lease is not None
         return lease
 
@@ -161,9 +188,9 @@ class LeasedLocks:
             _log.warning("lock %r (token %d): broken by %s: %s", key, token, who, reason, extra=facts)
             if current.observer is not None:
                 current.observer.broke(self._settings.scheme, key)
-            for hold in ours:
-                self._renewer.lost(hold, STOLEN)
-                hold.release()
+            for lease in ours:
+                self._renewer.lost(lease, STOLEN)
+                lease.release()
         return ended
 
     def breaks(self, key: str) -> tuple[BreakRecord, ...]:
@@ -182,8 +209,8 @@ class LeasedLocks:
         if self._closed and not self._live:
             self._backend.close()
 
-    def _done(self, hold: LeaseState) -> None:
-        self._live.discard(hold)
+    def _done(self, lease: LeaseState) -> None:
+        self._live.discard(lease)
         self._close_when_idle()
 
     def __enter__(self) -> Self:
@@ -207,24 +234,24 @@ class LeasedLocks:
             self._process = process
         return process
 
-    def _ask(
+    def _request(
         self, key: str, lease_s: float | None, max_hold_s: float | None, token_above: int, reason: str, *, waits: bool
     ) -> LockRequest:
-        process = self._ready()
-        above_max = getattr(self._backend, "above_max", _ABOVE_MAX)
+        process, above_max = self._ready(), self._backend.above_max
         if not (isinstance(token_above, int) and 0 <= token_above <= above_max):
             raise InputError(
                 f"A token above {token_above} was asked for at {self._address}, which counts from 0 to {above_max} there. "
-                "Nothing is "
-                "held; begin a new generation of tokens",
+                "Nothing is held; begin a new generation of tokens",
                 key=key, token_above=token_above,
             )  # fmt: skip
+        key = self.spell(key)
+        lease_s = self._settings.lease_s if lease_s is None else check_lease(lease_s)
         return LockRequest(
-            key=self.spell(key),
+            key=key,
             owner=f"{self._name}-{next(self._numbers)}",
             process=process,
-            lease_s=self._settings.lease_s if lease_s is None else check_lease(lease_s),
             max_hold_s=self._settings.max_hold_s if max_hold_s is None else check_max_hold(max_hold_s),
+            lease_s=min(lease_s, self._backend.lease_s_max()),
             token_above=token_above,
             reason=reason,
             waits=waits,
@@ -236,181 +263,208 @@ class LeasedLocks:
             raise ConfigError(f"A lock key is a text that is not empty, not {key!r}", key=key)
         return self._settings.key or normal_key(key)
 
-    def _grant(
-        self,
-        ask: LockRequest,
-        *,
-        wait_s: float | None,
-        given_up: Callable[[], bool] | None = None,
-        look_s: float = LOOK_S,
-    ) -> HeldLease | None:
-        """Return the lease. When busy: None if ``wait_s`` is None, else `LockTimeoutError`."""
+    def _grant(self, request: LockRequest, patience: _Patience) -> HeldLease | None:
+        """Return the lease. When busy: None if the caller does not wait, else `LockTimeoutError`."""
         most = self._backend.max_leases
         if most is not None and self._renewer.count(self.place) >= most:
-            raise refusals.too_many(ask, self._address, most)
-        start = self._env.monotonic()
-        until = None if wait_s is None else start + wait_s
+            raise LockError(
+                f"This process holds {most} leases at {self._address}, which is as many as it can keep alive there. Lock "
+                f"{request.key!r} was not taken; release others first, or spread the work over more processes",
+                key=request.key, max_leases=most,
+            )  # fmt: skip
         lease = None
         try:
-            ticket = self._front.enter(ask.key, until=until, owner=ask.owner, given_up=given_up, look_s=look_s)
+            ticket = self._front.enter(
+                request.key,
+                until=patience.until,
+                owner=request.owner,
+                given_up=patience.given_up,
+                look_s=patience.look_s,
+            )
             if isinstance(ticket, Ticket):
-                lease = self._take(ask, ticket, wait_s, until, given_up, look_s)
-            elif wait_s is not None:
-                if given_up is not None and self._env.monotonic() < start + wait_s:
-                    raise _nobody_waits(ask, self._env.monotonic() - start)
-                raise self._busy(ask, wait_s, ticket or None, ours=self._front.is_held(ask.key))
+                lease = self._take(request, ticket, patience)
+            elif patience.wait_s is not None:
+                if patience.given_up is not None and patience.left_s > 0:
+                    raise _nobody_waits(request, patience)
+                raise self._busy(request, patience.wait_s, ticket or None, ours=self._front.is_held(request.key))
         finally:
             if current.observer is not None:
-                waited_s = self._env.monotonic() - start
-                current.observer.waited(self._settings.scheme, ask.key, waited_s, granted=lease is not None)
+                granted = lease is not None
+                current.observer.waited(self._settings.scheme, request.key, patience.waited_s, granted=granted)
         return lease
 
-    def _take(
-        self,
-        ask: LockRequest,
-        ticket: Ticket,
-        wait_s: float | None,
-        until: float | None,
-        given_up: Callable[[], bool] | None,
-        look_s: float,
-    ) -> HeldLease | None:
-        """Acquire with a ticket. Leaves ticket and place unless a lease took them over."""
+    def _take(self, request: LockRequest, ticket: Ticket, patience: _Patience) -> HeldLease | None:
+        """Acquire with a ticket. Leaves ticket and contender unless a lease took them over."""
         env = self._env
-        place: Contender | None = None
+        contender: Contender | None = None
         lease = None
         answered = False
         try:
             while True:
-                place = place or self._backend.line_up(ask.key)
+                contender = contender or self._backend.line_up(request.key)
                 asked_at = env.monotonic()
-                grant, failure = self._try(ask, place, answered=answered)
+                grant, failure = self._try(request, contender, answered=answered)
                 answered = True
                 if grant is not None:
-                    place = None  # the grant has it
-                    asked_at = min(asked_at, getattr(grant, "asked_at", asked_at))  # it came while waiting: not later
-                    if env.monotonic() < asked_at + ask.lease_s:
-                        lease = self._hand_out(ask, grant, asked_at, ticket)
+                    contender = None  # the grant has it
+                    # A grant that came while waiting began no later than it says.
+                    asked_at = asked_at if grant.asked_at is None else min(asked_at, grant.asked_at)
+                    if env.monotonic() < asked_at + request.lease_s:
+                        lease = self._hand_out(request, grant, asked_at, ticket)
                         return lease
                     # The lease expired while the answer was on its way: never hand out a lost lease.
                     # Released rather than kept: the backend would still show us as the holder for the rest of the
                     # lease it counts.
-                    _give_back(ask, grant)
-                left = 0.0 if until is None else until - env.monotonic()
-                if left <= 0:
-                    if wait_s is None:
+                    _give_back(request, grant)
+                left_s = patience.left_s
+                if left_s <= 0:
+                    if patience.wait_s is None:
                         return None
-                    raise failure or self._busy(ask, wait_s, None)
-                if given_up is not None and given_up():
-                    raise failure or _nobody_waits(ask, (wait_s or 0.0) - left)
+                    raise failure or self._busy(request, patience.wait_s, None)
+                if patience.given_up is not None and patience.given_up():
+                    raise failure or _nobody_waits(request, patience)
                 if failure is not None:
-                    env.sleep(min(left, _OUTAGE_S * (0.5 + env.random())))
-                elif self._look_out(ask, place, left, given_up, look_s):
-                    raise _nobody_waits(ask, (wait_s or 0.0) - (until or 0.0) + env.monotonic())
+                    env.sleep(min(left_s, _OUTAGE_S * (0.5 + env.random())))
+                elif contender is not None and _wait(request, contender, patience, left_s):
+                    raise _nobody_waits(request, patience)
         finally:
             try:
-                if place is not None:
-                    place.leave()
-            except (LakeLatchError, OSError) as e:  # the answer is known, whatever happens to the place
-                _log.warning("lock %r: a waiter may have left a trace: %s", ask.key, e, extra=_facts(ask, 0))
+                if contender is not None:
+                    contender.leave()
+            except (LakeLatchError, OSError) as e:  # the answer is known, whatever happens to the contender
+                _log.warning("lock %r: a waiter may have left a trace: %s", request.key, e, extra=_facts(request, 0))
             finally:
                 if lease is None:
                     ticket.leave()
 
-    def _look_out(
-        self,
-        ask: LockRequest,
-        place: Contender | None,
-        left: float,
-        given_up: Callable[[], bool] | None,
-        look_s: float,
-    ) -> bool:
-        """Wait until another try is worthwhile. Return True if the caller has given up."""
-        env = self._env
-        if place is None:
-            return False
-        if given_up is None:
-            _wait(place, min(left, WAIT_S_MAX))
-            return False
-        # Each try may cost a request, so where leases are long it tries less often.
-        end = env.monotonic() + min(left, max(LOOK_S, ask.lease_s / 10))
-        while (rest := end - env.monotonic()) > 0:
-            began, limit = env.monotonic(), min(rest, look_s)
-            _wait(place, limit)
-            if given_up():
-                return True
-            if env.monotonic() < began + limit:
-                break
-        return False
-
     def _try(
-        self, ask: LockRequest, place: Contender, *, answered: bool
+        self, request: LockRequest, contender: Contender, *, answered: bool
     ) -> tuple[Grant | None, LockUnavailableError | None]:
-        """Try once.
-
-        A waiter that the service has ``answered`` sits out an outage until its wait ends.
-        """
+        """Try once. A waiter that the service has ``answered`` sits out an outage until its wait ends."""
         try:
-            return self._backend.try_grant(ask, place), None
+            return self._backend.try_grant(request, contender), None
         except LockUnavailableError as e:
-            if not (answered and ask.waits):
+            if not (answered and request.waits):
                 raise
             return None, e
 
-    def _hand_out(self, ask: LockRequest, grant: Grant, asked_at: float, ticket: Ticket) -> HeldLease:
+    def _hand_out(self, request: LockRequest, grant: Grant, asked_at: float, ticket: Ticket) -> HeldLease:
         lease = None
         try:
-            if grant.token <= ask.token_above:
-                raise refusals.token_behind(ask, self._address, grant.token)
-            hold = LeaseState(
-                place=self.place, key=ask.key, owner=ask.owner, grant=grant, asked_at=asked_at, lease_s=ask.lease_s,
-                max_hold_s=ask.max_hold_s, env=self._env, process=ask.process, ticket=ticket, done=self._done,
-                renew_many=getattr(self._backend, "renew_many", None),
+            if grant.token <= request.token_above:
+                raise TokenRegressedError(
+                    f"Lock {request.key!r} would be granted with token {grant.token}, but token {request.token_above} was seen "
+                    f"before: the counter at {self._address} went back (it was rebuilt or emptied) and could not be lifted. "
+                    "Nothing is held; begin a new generation of tokens",
+                    key=request.key, token=grant.token, token_above=request.token_above,
+                )  # fmt: skip
+            state = LeaseState(
+                place=self.place, key=request.key, owner=request.owner, grant=grant, asked_at=asked_at,
+                lease_s=request.lease_s, max_hold_s=request.max_hold_s, env=self._env, process=request.process,
+                ticket=ticket, renew_many=self._backend.renew_many, batch_max=self._backend.batch_max, done=self._done,
             )  # fmt: skip
             renewer = self._renewer
-            lease = HeldLease(hold, renewer)
-            self._live.add(hold)
+            lease = HeldLease(state, renewer)
+            self._live.add(state)
             at_exit.watch(self._env)
-            grant.listen(lambda reason: renewer.lost(hold, reason))
+            grant.listen(lambda reason: renewer.lost(state, reason))
         except BaseException:  # also when no thread could be started: the grant would never be released
             if lease is None:
-                _give_back(ask, grant)
+                _give_back(request, grant)
             else:
                 lease.release()
             raise
-        hold.log(logging.DEBUG, "granted for %g s", ask.lease_s)
+        state.log(logging.DEBUG, "granted for %g s", request.lease_s)
         return lease
 
-    def _busy(self, ask: LockRequest, wait_s: float, ahead: int | None, *, ours: bool = False) -> LockTimeoutError:
-        """Build the timeout error. Called before the place is left, so that the backend's queue still shows it."""
+    def _busy(self, request: LockRequest, wait_s: float, ahead: int | None, *, ours: bool = False) -> LockTimeoutError:
+        """Build the timeout error. Called before the queue is left, so that the backend still shows our place in it."""
         holder = None
         try:
-            holder = self._backend.inspect(ask.key)
+            holder = self._backend.inspect(request.key)
         except LockUnavailableError:
             raise  # an outage says more than a busy key
         except (LakeLatchError, OSError) as e:
-            _log.info("lock %r: its holder cannot be told: %s", ask.key, e, extra=_facts(ask, 0))
-        if holder is not None and ask.owner in holder.queue:
-            ahead = holder.queue.index(ask.owner) + 1
-        return refusals.busy(ask, wait_s, holder, ahead, ours=ours)
+            _log.info("lock %r: its holder cannot be told: %s", request.key, e, extra=_facts(request, 0))
+        if holder is not None and request.owner in holder.queue:
+            ahead = holder.queue.index(request.owner) + 1
+        return _timeout(request.key, wait_s, holder, ahead, ours=ours)
 
 
-def _nobody_waits(ask: LockRequest, waited_s: float) -> LockTimeoutError:
+def _wait(request: LockRequest, contender: Contender, patience: _Patience, left_s: float) -> bool:
+    """Wait until another try is worthwhile. Return True if the caller has given up."""
+    env, given_up = patience.env, patience.given_up
+    if given_up is None:
+        with suppress(LockUnavailableError):  # the next try meets it too
+            contender.wait(min(left_s, WAIT_S_MAX))
+        return False
+    # Each try may cost a request, so where leases are long it tries less often than the caller is asked.
+    end = env.monotonic() + min(left_s, max(LOOK_S, request.lease_s / 10))
+    while (rest_s := end - env.monotonic()) > 0:
+        began, limit_s = env.monotonic(), min(rest_s, patience.look_s)
+        with suppress(LockUnavailableError):
+            contender.wait(limit_s)
+        if given_up():
+            return True
+        if env.monotonic() < began + limit_s:
+            return False
+    return False
+
+
+def time_text(at: float) -> str:
+    """Return a time for people. A record's time may be any number."""
+    try:
+        return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return "a time that is none"
+
+
+def _nobody_waits(request: LockRequest, patience: _Patience) -> LockTimeoutError:
     """The error for a caller that has given up. It does not name the holder: finding out is the costliest request here."""
-    return refusals.busy(ask, round(waited_s, 3), None, None)
+    return _timeout(request.key, round(patience.waited_s, 3), None, None)
 
 
-def _wait(place: Contender, limit_s: float) -> None:
-    with suppress(LockUnavailableError):  # the next try meets it too
-        place.wait(limit_s)
+def _timeout(
+    key: str, wait_s: float, holder: Holder | None, ahead: int | None, *, ours: bool = False
+) -> LockTimeoutError:
+    """The error when the wait for the key timed out. Nothing is held.
+
+    ``ahead`` counts the holder and the waiters before us, where known. ``ours``: a lease of this
+    process holds the key. It may not be the caller's own: pool threads and tasks
+    change places, and a lease may be handed on.
+    """
+    line = "" if ahead is None else f" (number {ahead} in line)"
+    hint = (
+        ". It is held by a lease of this process. If that is the caller's own, it has waited for itself: locks are not "
+        "re-entrant, so hand the lease on to the code that needs it, or release it first"
+        if ours
+        else ""
+    )
+    if holder is None:
+        return LockTimeoutError(
+            f"Lock {key!r} was busy for {wait_s:g} s{line}; who holds it now is not known. Nothing is held; try again "
+            f"or wait longer{hint}",
+            key=key, wait_s=wait_s, holder=None, position=ahead,
+        )  # fmt: skip
+    since = time_text(holder.since)
+    who = f"process {holder.pid}" if holder.pid else repr(holder.owner)  # a JVM names itself otherwise
+    purpose = f" for {holder.reason!r}" if holder.reason else ""
+    return LockTimeoutError(
+        f"Lock {key!r} was busy for {wait_s:g} s{line}: held by {who} on {holder.host or 'some host'}"
+        f"{purpose} since {since} by its clock (token {holder.token}). Nothing is held; wait longer, ask for it back "
+        f"(`lakelatch locks revoke`), or end that holder with break_lease(key, token={holder.token}, ...), a table's with "
+        f"`lakelatch locks break`, if it is known to be stuck{hint}",
+        key=key, wait_s=wait_s, holder=holder, position=ahead,
+    )  # fmt: skip
 
 
-def _give_back(ask: LockRequest, grant: Grant) -> None:
+def _give_back(request: LockRequest, grant: Grant) -> None:
     """Release a grant that became no lease. If that fails, its lease runs out."""
     try:
         grant.release()
     except (LakeLatchError, OSError) as e:
-        _log.warning("lock %r: a grant was not given back: %s", ask.key, e, extra=_facts(ask, grant.token))
+        _log.warning("lock %r: a grant was not given back: %s", request.key, e, extra=_facts(request, grant.token))
 
 
-def _facts(ask: LockRequest, token: int) -> dict[str, Any]:
-    return {"key": ask.key, "owner": ask.owner, "token": token}
+def _facts(request: LockRequest, token: int) -> dict[str, Any]:
+    return {"key": request.key, "owner": request.owner, "token": token}

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from ...environment import Environment, Event
+from ...environment import SYSTEM, Environment, Event
 
 WAIT_S_MAX = 3600.0  # one blocking call; an endless wait is many of these
 LOOK_S = 1.0  # how soon a waiter notices that its caller has given up
@@ -33,9 +33,10 @@ def shared_queue(env: Environment, place: str) -> FrontQueue:
     return found
 
 
-def all_queues(env: Environment) -> list[FrontQueue]:
+def all_queues() -> list[FrontQueue]:
     """Return the queues of this process."""
-    return [queue for (_, process, _), queue in list(_shared.items()) if process == env.process()]
+    here = SYSTEM.process()
+    return [queue for (_, process, _), queue in list(_shared.items()) if process == here]
 
 
 class Held(Protocol):

@@ -25,14 +25,14 @@ always overtake.
 from __future__ import annotations
 
 import hashlib
+import logging
 from typing import Any
 
 from ...environment import Environment
-from ...errors import ConfigError, LockUnavailableError
-from ..core import Contender, Grant, LeasedLocks, LockRequest
-from ..interface import BREAKS_KEPT, BreakRecord, Holder
+from ...errors import ConfigError, LakeLatchError, LockUnavailableError
+from ..core import Backend, Contender, Grant, LeasedLocks, LockRequest
+from ..interface import BREAKS_KEPT, BreakRecord, Holder, Release
 from ..lock_url import LEASE_S, LockUrl, parse_lock_url
-from .contender import DynamoGrant, DynamoPlace
 from .item import (
     CREATED,
     MINE,
@@ -44,14 +44,26 @@ from .item import (
     parse_breaks,
     parse_item,
     second_key,
+    sign_of_life,
 )
 from .table import Answer, Table
+
+_log = logging.getLogger("lakelatch.locks")
 
 _TABLE = "lakelatch_locks"  # of locks on a user's client
 BLOCK = 1000  # tokens reserved at once: a JVM writer's grant skips up to this many; one extra request per block
 QUEUE_MAX = 100
 LOOKS_ALONE = 4  # with an empty queue, a lock found busy this often is worth the request that joining takes
 _DRIFT = 1.001  # two machines' clocks do not run equally fast
+PATIENCE_S = 2.0  # how long the first in the queue may leave a free lock untaken
+_PAUSE_S, _PAUSE_S_MAX = 0.003, 0.25
+_PAUSE_OVERTAKEN_S = 0.006  # a waiter that may still be overtaken need not hurry: most often it is
+_BEHIND_S_MAX = 1.0
+_BEHIND_PART = 0.5  # of the turns before their own that waiters further back let pass before they read again
+# Weights of the last turn seen. A waiter that sleeps too long makes turns longer, and that must not feed itself.
+_SHORTER, _LONGER = 0.3, 0.1
+_SOON_S = 0.03  # a hold this new may be a short one
+_TURN_SOON_S = 0.1  # where turns are shorter, the second in the queue may be the first when its request arrives
 
 _TAKE = "SET ownerName = :owner, recordVersionNumber = :version, leaseDuration = :lease, lakelatchHolder = :holder"
 _HAS_NUMBER = " AND lakelatchFence < lakelatchLimit AND lakelatchFence >= :above"
@@ -112,7 +124,11 @@ def _account(*known: str | None) -> str:
     return hashlib.sha256(said.encode()).hexdigest()[:12] if said else ""
 
 
-class DynamoBackend:
+def _seen(item: dict[str, Any] | None) -> Seen | None:
+    return parse_item(item) if item else None
+
+
+class DynamoBackend(Backend):
     """One item per lock and one beside it."""
 
     fair = True
@@ -134,57 +150,52 @@ class DynamoBackend:
         self.__init__(**state)  # type: ignore[misc]
 
     @property
-    def requests(self) -> int:
+    def requests(self) -> int:  # type: ignore[override] # only read
         """The number of requests sent since this was opened."""
         return self._table.requests
 
     @property
-    def max_leases(self) -> int:
+    def max_leases(self) -> int:  # type: ignore[override] # only read
         """The measured capacity for leases as long as the URL's."""
         return self._table.capacity.leases
 
     def line_up(self, key: str) -> Contender:
-        """Return a place that joins the queue only once the lock was found busy."""
-        return DynamoPlace(self._table, item_key(key), self._env, self._turns)
+        """Return a contender that joins the queue only once the lock was found busy."""
+        return DynamoContender(self._table, item_key(key), self._env, self._turns)
 
-    def try_grant(self, ask: LockRequest, place: Contender) -> Grant | None:
+    def try_grant(self, request: LockRequest, contender: Contender) -> Grant | None:
         """Try blindly at first, which is one request for a free lock; then by what was read."""
-        assert isinstance(place, DynamoPlace)
-        place.ask = ask
+        assert isinstance(contender, DynamoContender)
+        contender.request = request
         try:
-            if place.queued and not place.expects_soon():
-                return self._follow(ask, place, self._look(place.item))
-            most = self._overtakes.pop(place.item, None)
-            if ask.waits and most == 0:
-                answer = self._join(ask, place)
-                return self._follow(ask, place, parse_item(answer.item) if answer.item else None)
+            if contender.queued and not contender.expects_soon():
+                return self._follow(request, contender, _seen(self._table.read(contender.item)))
+            most = self._overtakes.pop(contender.item, None)
+            if request.waits and most == 0:
+                answer = self._join(request, contender)
+                return self._follow(request, contender, _seen(answer.item))
             values: dict[str, Any] = {":yes": "1"}
             condition = _FREE
-            if place.queued:
+            if contender.queued:
                 condition += _FIRST
-            elif ask.waits and most:
+            elif request.waits and most:
                 condition += _MAY_OVERTAKE
                 values[":most"] = most
-            elif ask.waits:
+            elif request.waits:
                 condition += _NOBODY_WAITS
-            answer = self._take(ask, place, condition, values, numbered=True)
+            answer = self._take(request, contender, condition, values, numbered=True)
             if answer.done:
-                return self._granted(ask, place, answer)
-            return self._follow(ask, place, parse_item(answer.item) if answer.item else None)
+                return self._granted(request, contender, answer)
+            return self._follow(request, contender, _seen(answer.item))
         except LockUnavailableError as e:
-            if ask.waits and e.throttled and self._env.monotonic() < place.until:
+            if request.waits and e.throttled and self._env.monotonic() < contender.until:
                 return None  # there is time for another try
             raise
-
-    def _look(self, item: str) -> Seen | None:
-        """Return the current item."""
-        found = self._table.read(item)
-        return None if found is None else parse_item(found)
 
     def inspect(self, key: str) -> Holder | None:
         """Return the holder by one read, or None when the lock is free or its lease has ended."""
         item = item_key(key)
-        seen = self._look(item)
+        seen = _seen(self._table.read(item))
         if seen is None or self._ends_at(item, seen) <= self._env.monotonic():
             return None
         return seen.as_holder(key)
@@ -192,7 +203,7 @@ class DynamoBackend:
     def end(self, key: str, *, token: int, reason: str, who: str) -> bool:
         """Mark as released on condition that the holder is still the same; the record goes into both items."""
         item = item_key(key)
-        seen = self._look(item)
+        seen = _seen(self._table.read(item))
         if seen is None or seen.released or seen.token != token:
             return False
         record = break_json(BreakRecord(key, token, reason, who, self._env.now()))
@@ -216,7 +227,7 @@ class DynamoBackend:
     def breaks(self, key: str) -> tuple[BreakRecord, ...]:
         """Read both items: a breaker may have died between its two writes."""
         item = item_key(key)
-        kept, seen = self._table.read(second_key(item)) or {}, self._look(item)
+        kept, seen = self._table.read(second_key(item)) or {}, _seen(self._table.read(item))
         texts = [each["S"] for each in kept.get("breaks", {}).get("L", ())]
         return parse_breaks(key, [*texts, seen.broken if seen else ""])
 
@@ -236,34 +247,36 @@ class DynamoBackend:
         self._watched[item] = (seen.version, since)
         return since + (seen.lease_s or LEASE_S) * _DRIFT
 
-    def _follow(self, ask: LockRequest, place: DynamoPlace, seen: Seen | None) -> Grant | None:
+    def _follow(self, request: LockRequest, contender: DynamoContender, seen: Seen | None) -> Grant | None:
         """Take the lock if it is free and our turn; otherwise stand in the queue."""
         for _ in range(4):  # each turn acts on a newer read
             if seen is None:
-                answer = self._take(ask, place, "attribute_not_exists(#key)", {}, numbered=False)
+                answer = self._take(request, contender, "attribute_not_exists(#key)", {}, numbered=False)
                 if answer.done:
-                    return self._number(ask, place)
-            elif seen.owner == ask.owner and not seen.released:
-                return self._found(ask, place, seen)  # the answer to an earlier take was lost
+                    return self._number(request, contender)
+            elif seen.owner == request.owner and not seen.released:
+                return self._found(request, contender, seen)  # the answer to an earlier take was lost
             else:
-                ends_at = self._ends_at(place.item, seen)
+                ends_at = self._ends_at(contender.item, seen)
                 free = ends_at <= self._env.monotonic()
-                first = not ask.waits or not seen.queue or seen.queue[0] == ask.owner
-                place.note(seen, ends_at=ends_at, free=free)
+                first = not request.waits or not seen.queue or seen.queue[0] == request.owner
+                contender.note(seen, ends_at=ends_at, free=free)
                 if free and first:
-                    numbered = seen.fence is not None and ask.token_above <= seen.fence < seen.limit
-                    condition, values = self._turn(ask, seen)
-                    answer = self._take(ask, place, condition, values, numbered=numbered)
+                    numbered = seen.fence is not None and request.token_above <= seen.fence < seen.limit
+                    condition, values = self._turn(request, seen)
+                    answer = self._take(request, contender, condition, values, numbered=numbered)
                     if answer.done:
-                        return self._granted(ask, place, answer) if numbered else self._number(ask, place)
-                elif ask.waits and ask.owner not in seen.queue:
-                    if not seen.queue and place.looks < LOOKS_ALONE:
-                        place.looks += 1
+                        return (
+                            self._granted(request, contender, answer) if numbered else self._number(request, contender)
+                        )
+                elif request.waits and request.owner not in seen.queue:
+                    if not seen.queue and contender.looks < LOOKS_ALONE:
+                        contender.looks += 1
                         return None
-                    answer = self._join(ask, place)
-                elif free and place.head_is_absent():
+                    answer = self._join(request, contender)
+                elif free and contender.head_is_absent():
                     answer = self._table.update(
-                        place.item,
+                        contender.item,
                         "REMOVE lakelatchQueue[0]",
                         "lakelatchQueue[0] = :head",
                         {":head": seen.queue[0]},
@@ -271,10 +284,10 @@ class DynamoBackend:
                     )
                 else:
                     return None
-            seen = parse_item(answer.item) if answer.item else None
+            seen = _seen(answer.item)
         return None
 
-    def _turn(self, ask: LockRequest, seen: Seen) -> tuple[str, dict[str, Any]]:
+    def _turn(self, request: LockRequest, seen: Seen) -> tuple[str, dict[str, Any]]:
         """Return the condition that nothing has happened since ``seen`` that would forbid us to take the lock."""
         if seen.released:
             condition, values = _FREE, {":yes": "1"}
@@ -282,17 +295,23 @@ class DynamoBackend:
             condition, values = f"attribute_not_exists(recordVersionNumber) AND {NOT_RELEASED}", {}
         else:
             condition, values = f"recordVersionNumber = :seen AND {NOT_RELEASED}", {":seen": seen.version}
-        if ask.waits:
+        if request.waits:
             condition += _FIRST if seen.queue else _NOBODY_WAITS
         return condition, values
 
     def _take(
-        self, ask: LockRequest, place: DynamoPlace, condition: str, values: dict[str, Any], *, numbered: bool
+        self,
+        request: LockRequest,
+        contender: DynamoContender,
+        condition: str,
+        values: dict[str, Any],
+        *,
+        numbered: bool,
     ) -> Answer:
         """Try once to become the owner."""
-        place.version = self._env.uuid()
+        contender.version = self._env.uuid()
         change, gone, counted = _TAKE, ["isReleased"], []
-        values = values | holder_values(ask, version=place.version, now=self._env.now())
+        values = values | holder_values(request, version=contender.version, now=self._env.now())
         if _FIRST in condition:
             gone.append("lakelatchQueue[0]")
             values[":overtaken"] = 0
@@ -303,40 +322,40 @@ class DynamoBackend:
         if numbered:
             counted.append("lakelatchFence :one")
             condition += _HAS_NUMBER
-            values |= {":one": 1, ":above": ask.token_above}
+            values |= {":one": 1, ":above": request.token_above}
         else:
             gone += ["lakelatchFence", "lakelatchLimit"]
         change += f" REMOVE {', '.join(gone)}" + (f" ADD {', '.join(counted)}" if counted else "")
         try:
-            return self._table.update(place.item, change, condition, values, want=True)
+            return self._table.update(contender.item, change, condition, values, want=True)
         except LockUnavailableError as e:
-            place.in_doubt |= e.doubt
+            contender.in_doubt |= e.doubt
             raise
 
-    def _granted(self, ask: LockRequest, place: DynamoPlace, answer: Answer) -> Grant:
+    def _granted(self, request: LockRequest, contender: DynamoContender, answer: Answer) -> Grant:
         assert answer.item is not None
-        self._watched.pop(place.item, None)
+        self._watched.pop(contender.item, None)
         seen = parse_item(answer.item)
         assert seen.fence is not None
-        self._overtakes[place.item] = seen.overtakes
-        return DynamoGrant(self._table, place.item, ask, seen, self._env)
+        self._overtakes[contender.item] = seen.overtakes
+        return DynamoGrant(self._table, contender.item, request, seen, self._env)
 
-    def _number(self, ask: LockRequest, place: DynamoPlace) -> Grant | None:
+    def _number(self, request: LockRequest, contender: DynamoContender) -> Grant | None:
         """Carry out steps 2 and 3 of the module's docstring. Return None when the lock was taken from us meanwhile."""
-        place.in_doubt = True  # we own the lock until there is an answer
-        limit = self._reserve(place.item, BLOCK)
-        if limit - BLOCK < ask.token_above:
-            limit = self._reserve(place.item, BLOCK + max(0, ask.token_above - limit))
+        contender.in_doubt = True  # we own the lock until there is an answer
+        limit = self._reserve(contender.item, BLOCK)
+        if limit - BLOCK < request.token_above:
+            limit = self._reserve(contender.item, BLOCK + max(0, request.token_above - limit))
         first = limit - BLOCK + 1
         answer = self._table.update(
-            place.item,
+            contender.item,
             "SET lakelatchFence = :first, lakelatchLimit = :limit",
             f"recordVersionNumber = :version AND {MINE}",
-            {":first": first, ":limit": limit, ":version": place.version, ":owner": ask.owner},
+            {":first": first, ":limit": limit, ":version": contender.version, ":owner": request.owner},
             want=True,
         )
-        place.in_doubt = False
-        return self._granted(ask, place, answer) if answer.done else None
+        contender.in_doubt = False
+        return self._granted(request, contender, answer) if answer.done else None
 
     def _reserve(self, item: str, count: int) -> int:
         """Return the new limit. Reserving twice, because an answer was lost, only skips numbers."""
@@ -344,27 +363,158 @@ class DynamoBackend:
         assert answer.item is not None
         return int(answer.item["lakelatchLimit"]["N"])
 
-    def _found(self, ask: LockRequest, place: DynamoPlace, seen: Seen) -> Grant | None:
+    def _found(self, request: LockRequest, contender: DynamoContender, seen: Seen) -> Grant | None:
         """Return a grant whose answer was lost.
 
         It may be older than this try, so it needs a sign of life from this try.
         """
         if seen.fence is None:
-            place.version = seen.version
-            grant = self._number(ask, place)
+            contender.version = seen.version
+            grant = self._number(request, contender)
         else:
-            grant = DynamoGrant(self._table, place.item, ask, seen, self._env)
+            grant = DynamoGrant(self._table, contender.item, request, seen, self._env)
         return grant if grant is not None and grant.renew() else None
 
-    def _join(self, ask: LockRequest, place: DynamoPlace) -> Answer:
+    def _join(self, request: LockRequest, contender: DynamoContender) -> Answer:
         """Append our name to the queue, unless it is there."""
         answer = self._table.update(
-            place.item,
+            contender.item,
             "SET lakelatchQueue = list_append(if_not_exists(lakelatchQueue, :none), :owners)",
             f"{CREATED} AND (attribute_not_exists(lakelatchQueue) OR "
             "(NOT contains(lakelatchQueue, :owner) AND size(lakelatchQueue) < :many))",
-            {":none": [], ":owners": [ask.owner], ":owner": ask.owner, ":many": QUEUE_MAX},
+            {":none": [], ":owners": [request.owner], ":owner": request.owner, ":many": QUEUE_MAX},
             want=True,
         )
-        place.queued = place.queued or answer.done
+        contender.queued = contender.queued or answer.done
         return answer
+
+
+class DynamoContender(Contender):
+    """A name in the queue, and the pace of polling. ``in_doubt``: a write may have made us the owner.
+
+    ``turns`` holds this process's estimate, by item, of how long the queue takes to move by one.
+    """
+
+    def __init__(self, table: Table, item: str, env: Environment, turns: dict[str, float]) -> None:
+        self.item = item
+        self.request: LockRequest | None = None
+        self.queued = False
+        self.looks = 0  # reads of a busy lock with an empty queue
+        self.in_doubt = False
+        self.version = ""
+        self.until = float("inf")  # how long the caller waits; known from the first wait on
+        self._table = table
+        self._env = env
+        self._seen: Seen | None = None
+        self._state: tuple[object, ...] = ()
+        self._since = 0.0  # when this holder, or this free lock with this head of the queue, was first seen
+        self._ends_at = 0.0
+        self._stood: tuple[int, float] | None = None  # the place in the queue, and when it was first seen
+        self._turns = turns
+
+    def note(self, seen: Seen, *, ends_at: float, free: bool) -> None:
+        """Remember what was seen, for the pace."""
+        state = (seen.owner, free, seen.queue[:1] if free else ())
+        if state != self._state:
+            self._state, self._since = state, self._env.monotonic()
+        self._seen, self._ends_at = seen, ends_at
+        if self.request is None or self.request.owner not in seen.queue:
+            return
+        now, at = self._env.monotonic(), seen.queue.index(self.request.owner)
+        if self._stood is None:
+            self._stood = at, now
+        elif at < self._stood[0]:
+            turn_s = (now - self._stood[1]) / (self._stood[0] - at)
+            known_s = self._turns.get(self.item, turn_s)
+            self._turns[self.item] = known_s + (turn_s - known_s) * (_SHORTER if turn_s < known_s else _LONGER)
+            self._stood = at, now
+
+    def expects_soon(self) -> bool:
+        """Return True when the lock may be free for us now: then asking for the lock itself saves a read."""
+        if self._seen is None or self.request is None or self.request.owner not in self._seen.queue[:2]:
+            return False
+        if self._seen.queue[0] == self.request.owner:
+            return self._env.monotonic() < self._since + _SOON_S
+        return self._turns.get(self.item, _TURN_SOON_S) < _TURN_SOON_S
+
+    def head_is_absent(self) -> bool:
+        """Return True when the lock is free and its first waiter does not take it."""
+        return self._env.monotonic() > self._since + PATIENCE_S
+
+    def wait(self, limit_s: float) -> None:
+        """Wait for a part of the time that this state has lasted; further back in the queue, for half the turns before ours."""
+        env, seen, request = self._env, self._seen, self.request
+        self.until = env.monotonic() + limit_s
+        if seen is None or request is None:
+            pause_s = _PAUSE_S_MAX * env.random()  # throttled before anything was seen
+        else:
+            behind = seen.queue.index(request.owner) if request.owner in seen.queue else len(seen.queue)
+            lasted_s = env.monotonic() - self._since
+            least_s = _PAUSE_OVERTAKEN_S if seen.overtakes else _PAUSE_S
+            pause_s = min(max(lasted_s / 4, least_s), _PAUSE_S_MAX) * (0.75 + env.random() / 2)
+            if behind:
+                pause_s = min(max(pause_s, behind * self._turns.get(self.item, 0.0) * _BEHIND_PART), _BEHIND_S_MAX)
+            if env.monotonic() < self._ends_at:
+                pause_s = min(pause_s, self._ends_at - env.monotonic() + 0.001)
+        env.sleep(min(limit_s, pause_s))
+
+    def leave(self) -> None:
+        """Leave the queue, and release a grant that we may have got without knowing."""
+        if self.request is None or not (self.queued or self.in_doubt):
+            return
+        try:
+            for _ in range(5):  # others change the queue meanwhile
+                seen = _seen(self._table.read(self.item))
+                if seen is None or self._clean(self.request, seen):
+                    return
+        except LakeLatchError as e:
+            _log.warning("lock %r: could not leave the queue: %s", self.request.key, e)
+
+    def _clean(self, request: LockRequest, seen: Seen) -> bool:
+        """True when nothing of ours is left."""
+        if seen.owner == request.owner and not seen.released:
+            self._table.update(self.item, "SET isReleased = :yes", MINE, {":yes": "1", ":owner": request.owner})
+        if request.owner not in seen.queue:
+            return True
+        at = f"lakelatchQueue[{seen.queue.index(request.owner)}]"
+        return self._table.update(self.item, f"REMOVE {at}", f"{at} = :owner", {":owner": request.owner}).done
+
+
+class DynamoGrant(Grant):
+    """A grant. The owner's name is new each time, so it proves whose the item is even after lost answers."""
+
+    def __init__(self, table: Table, item: str, request: LockRequest, seen: Seen, env: Environment) -> None:
+        assert seen.fence is not None
+        self.token = seen.fence
+        self._facts = seen.holder
+        self._table = table
+        self._item = item
+        self._request = request
+        self._env = env
+
+    def renew(self) -> bool:
+        """Write a new version. Return False when the item is no longer ours."""
+        values = sign_of_life(self._request, self._facts, version=self._env.uuid(), now=self._env.now())
+        change = "SET recordVersionNumber = :version, leaseDuration = :lease, lakelatchHolder = :holder"
+        return self._table.update(self._item, change, MINE, values).done
+
+    def check(self) -> bool:
+        """Read the item, and return whether it is still ours."""
+        seen = _seen(self._table.read(self._item))
+        return seen is not None and seen.owner == self._request.owner and not seen.released
+
+    def release(self) -> Release:
+        """Mark as released. The item stays, and with it the token."""
+        values = {":owner": self._request.owner, ":yes": "1", ":token": self.token}
+        change = "SET isReleased = :yes, lakelatchReleased = :token"
+        answer = self._table.update(self._item, change, MINE, values)
+        if answer.done:
+            return Release.RELEASED
+        if not answer.doubt:
+            return Release.WAS_LOST
+        # An earlier try of this release got no answer; it may be the reason that the item is not ours now.
+        seen = _seen(answer.item)
+        if seen is not None and seen.last_released == self.token:
+            return Release.RELEASED
+        broken = parse_breaks(self._request.key, [seen.broken]) if seen else ()
+        return Release.WAS_LOST if any(each.token == self.token for each in broken) else Release.UNKNOWN

@@ -130,21 +130,21 @@ def parse_item(item: dict[str, Any]) -> Seen:
     )
 
 
-def holder_values(ask: LockRequest, *, version: str, now: float) -> dict[str, Any]:
+def holder_values(request: LockRequest, *, version: str, now: float) -> dict[str, Any]:
     """Return the values that a new holder writes, by the names that the expressions use."""
     facts = {
-        "owner": ask.owner, "since": now, "reason": ask.reason, "host": ask.process.host, "pid": ask.process.pid,
+        "owner": request.owner, "since": now, "reason": request.reason, "host": request.process.host, "pid": request.process.pid,
     }  # fmt: skip
-    return sign_of_life(ask, facts, version=version, now=now)
+    return sign_of_life(request, facts, version=version, now=now)
 
 
-def sign_of_life(ask: LockRequest, facts: dict[str, Any], *, version: str, now: float) -> dict[str, Any]:
+def sign_of_life(request: LockRequest, facts: dict[str, Any], *, version: str, now: float) -> dict[str, Any]:
     """Return the values that a holder writes at each renewal. ``facts`` are those of `Seen.holder`."""
     return {
-        ":owner": ask.owner,
+        ":owner": request.owner,
         ":version": version,
-        ":lease": str(round(ask.lease_s * 1000)),
-        ":holder": json.dumps({**facts, "until": round(now + ask.lease_s, 3)}),
+        ":lease": str(round(request.lease_s * 1000)),
+        ":holder": json.dumps({**facts, "until": round(now + request.lease_s, 3)}),
     }
 
 

@@ -33,26 +33,36 @@ sees the new file. Locks that are node-local (``local_lock=all``) are fine: the 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import resource
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from ...environment import Environment, SystemEnvironment
-from ...errors import ConfigError
-from ..core import Contender, Grant, LeasedLocks, LockRequest, break_of
-from ..interface import BREAKS_KEPT, BreakRecord, Holder
+from ...errors import ConfigError, LockUnavailableError, StorageError
+from ...storage.local import next_step, refuse_no_folder
+from ..core import Backend, Contender, Grant, LeasedLocks, LockRequest, break_of
+from ..interface import BREAKS_KEPT, BreakRecord, Holder, Release
 from ..lock_url import is_path, parse_lock_url
 from . import generations as gen
 from .filesystem_check import check_link
-from .grant import FileGrant, FilePlace, told
 from .hudi_lock_file import HudiLockFile, open_hudi_file
 from .kernel_queue import KernelPlace, tickets
 
 _OPTIONS = ("jvm", "jvm_expire", "jvm_pause")
 _BELOW_HUDI = os.path.join(".lakelatch", "locks")  # Hudi leaves this part of its folder alone
 _LEASES_MAX = 8000  # a tenth of a processor renews them (leases of 30 s)
+# How soon a waiter behind the head polls by itself, in case the head is paused; then less and less often, since many may
+# wait, and each poll reads the holder's files.
+_LOOK_S, _LOOK_S_MAX = 0.25, 2.0
+_PAUSE_S_MIN = 0.004
+_TURN_S = 0.03  # how long the lock may stay free before others than the head take it
+_LASTING = {
+    errno.EACCES, errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EPERM, errno.EROFS,
+}  # fmt: skip
 _checked: set[str] = set()  # folders where link() was tried by this process
 
 
@@ -63,23 +73,26 @@ def open_file_locks(url: str, *, env: Environment) -> LeasedLocks:
         raise ConfigError(f"{url!r} names the host {settings.host!r}; write file:///path with three slashes", url=url)
     if settings.path in ("", "/") or not (settings.path.startswith("/") or is_path(url)):
         raise ConfigError(f"{url!r} names no folder for locks; write for example file:///shared/locks", url=url)
-    place = replace(settings, host="", path=os.path.realpath(settings.path))
+    real = os.path.realpath(settings.path)
+    if real != os.path.abspath(settings.path) and not os.path.exists(real):
+        # A link to nothing would be followed here, so that writers have another lock once it is mended.
+        refuse_no_folder(os.path.abspath(settings.path), "was not opened", itself=True)
+    place = replace(settings, host="", path=real)
     hudi, place = open_hudi_file(place, env)
     root = place.path if hudi is None else os.path.join(place.path, _BELOW_HUDI)
     return LeasedLocks(FileBackend(root, place.lease_s, env, hudi), place, env)
 
 
-class FileBackend:
+class FileBackend(Backend):
     """Generations of files, with a kernel queue in front."""
 
     fair = False  # threads of a process in order, processes nearly so; hosts find out by polling
     durable_tokens = True
     lifts_tokens = True
-    requests = 0  # there is no server
 
     def __init__(self, root: str, lease_s: float, env: Environment, hudi: HudiLockFile | None = None) -> None:
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        self.max_leases: int | None = _LEASES_MAX if files < 0 else min(_LEASES_MAX, files // 2)  # one open file each
+        self.max_leases = _LEASES_MAX if files < 0 else min(_LEASES_MAX, files // 2)  # one open file each
         self._root = root
         self._hudi = hudi
         self._lease_s = lease_s
@@ -105,68 +118,72 @@ class FileBackend:
             with told(self._root):
                 self._make(folder)
                 kernel = KernelPlace(path, self._env, block=isinstance(self._env, SystemEnvironment))
-        return FilePlace(folder, kernel, self._parked, self._env, self._lease_s)
+        return FileContender(folder, kernel, self._parked, self._env, self._lease_s)
 
-    def try_grant(self, ask: LockRequest, place: Contender) -> Grant | None:
+    def try_grant(self, request: LockRequest, contender: Contender) -> Grant | None:
         """Create the next generation if the newest has ended, and take Hudi's file if it is shared with a JVM."""
-        assert isinstance(place, FilePlace)
-        folder, hudi = place.folder, self._hudi
+        assert isinstance(contender, FileContender)
+        folder, hudi = contender.folder, self._hudi
         if hudi is not None:
-            hudi.check_lease(ask.lease_s)
-        if not place.may_try(ask):
+            hudi.check_lease(request.lease_s)
+        if not contender.may_try(request):
             return None
         with told(self._root):
             newest = gen.look(folder)
             if not newest.ended and not self._observer.has_ended(folder, gen.Record.read(folder, newest.token)):
                 return None
-            if not place.may_take(ask, newest.token):
+            if not contender.may_take(request, newest.token):
                 return None
             if hudi is not None and (hudi.is_room(folder) or hudi.jvm() is not None):
                 return None
             token = newest.token + 1
-            claim = self._claim(folder, token, ask)
+            claim = self._claim(folder, token, request)
             if claim is None:
                 return None
             try:
                 if gen.look(folder).token != token:
                     os.unlink(claim)  # the number was free because it is long past; the newest generation holds
                     return None
-                if token <= ask.token_above:
-                    return self._lift(folder, token, claim, ask, place)
-                return self._grant(folder, token, claim, ask, place)
+                if token <= request.token_above:
+                    return self._lift(folder, token, claim, request, contender)
+                return self._grant(folder, token, claim, request, contender)
             except BaseException:  # otherwise this process would hold it unknowingly
                 with contextlib.suppress(OSError):
                     gen.release(folder, token, claim)
                 raise
 
-    def _grant(self, folder: str, token: int, claim: str, ask: LockRequest, place: FilePlace) -> Grant | None:
-        grant = FileGrant(folder, token, claim, ask, self._env, self._hudi)
+    def _grant(
+        self, folder: str, token: int, claim: str, request: LockRequest, contender: FileContender
+    ) -> Grant | None:
+        grant = FileGrant(folder, token, claim, request, self._env, self._hudi)
         try:
             if grant.take_hudi():
-                grant.place = place
+                grant.contender = contender
                 return grant
         finally:
-            if grant.place is None:
+            if grant.contender is None:
                 grant.release()
         return None
 
-    def _claim(self, folder: str, token: int, ask: LockRequest) -> str | None:
+    def _claim(self, folder: str, token: int, request: LockRequest) -> str | None:
         now = self._env.now()
         value = {
-            "v": 1, "token": token, "key": ask.key, "owner": ask.owner, "process": ask.process.to_json(),
-            "lease_s": ask.lease_s, "since": now, "until": now + ask.lease_s, "reason": ask.reason,
+            "v": 1, "token": token, "key": request.key, "owner": request.owner, "process": request.process.to_json(),
+            "lease_s": request.lease_s, "since": now, "until": now + request.lease_s, "reason": request.reason,
         }  # fmt: skip
         return gen.claim(folder, token, value, self._env.uuid())
 
-    def _lift(self, folder: str, token: int, claim: str, ask: LockRequest, place: FilePlace) -> Grant | None:
-        """Move from ``token``, which we hold, to the number above ``ask.above``.
+    def _lift(
+        self, folder: str, token: int, claim: str, request: LockRequest, contender: FileContender
+    ) -> Grant | None:
+        """Move from ``token``, which we hold, to the number above ``request.token_above``.
 
         Another contender may consider us dead just now and take ``token + 1``. Then it lists and sees
         our lifted number, or we list and see its number. Each withdraws when it sees the other, so
         perhaps both do.
         """
-        lifted = ask.token_above + 1
-        second = self._claim(folder, lifted, ask)
+        lifted = request.token_above + 1
+        second = self._claim(folder, lifted, request)
         newest = gen.look(folder)
         between = any(token < int(name) < lifted for name in newest.names if gen.is_generation(name))
         gen.release(folder, token, claim)
@@ -177,7 +194,7 @@ class FileBackend:
             # holds the number in between. It ends like the grant of a silent holder.
             os.unlink(second)
             return None
-        return self._grant(folder, lifted, second, ask, place)
+        return self._grant(folder, lifted, second, request, contender)
 
     def inspect(self, key: str) -> Holder | None:
         """Return the holder of the newest live generation, or else a JVM's hold."""
@@ -258,3 +275,145 @@ class FileBackend:
 
 def _time(ticket: int) -> str:
     return datetime.fromtimestamp(ticket / 1e9, UTC).isoformat(timespec="milliseconds")
+
+
+class FileGrant(Grant):
+    """One generation, Hudi's file where it is shared with a JVM, and the place at the head of the queue if we had it."""
+
+    contender: FileContender | None = None
+
+    def __init__(
+        self, folder: str, token: int, claim: str, request: LockRequest, env: Environment, hudi: HudiLockFile | None
+    ) -> None:
+        self.token = token
+        self._folder = folder
+        self._claim = claim
+        self._request = request
+        self._env = env
+        self._hudi = hudi
+        self._proof: bytes | None = None
+        self._since = env.monotonic()
+        self._beats = 0
+
+    def take_hudi(self) -> bool:
+        """Take Hudi's file, if it is shared with a JVM. Return True when lock and file are ours now."""
+        if self._hudi is None:
+            return True
+        self._proof = self._hudi.take(self.token, self._request.owner, self._claim + ".hudi")
+        if self._proof is None:
+            return False
+        self._hudi.settle()
+        return self.check()
+
+    def renew(self) -> bool:
+        self._beats += 1
+        beat = {"beat": self._beats, "until": self._env.now() + self._request.lease_s}
+        path = os.path.join(self._folder, gen.generation_name(self.token) + ".beat")
+        with told(self._folder):
+            try:
+                gen.write_small(path, beat)
+            except FileNotFoundError:
+                return False  # the folder is gone
+            return self._check(touch=True)  # after the beat, which any later read sees
+
+    def check(self) -> bool:
+        return self._check(touch=False)
+
+    def _check(self, *, touch: bool) -> bool:
+        with told(self._folder):
+            if self._hudi is not None and (self._proof is None or not self._hudi.held(self._proof, touch=touch)):
+                return False
+            try:
+                newest = gen.look(self._folder)
+            except FileNotFoundError:
+                return False
+        return newest.token == self.token and not newest.ended
+
+    def release(self) -> Release:
+        outcome = Release.RELEASED
+        with told(self._folder):
+            try:
+                # Hudi's file first: while it exists, the next holder recognises it as a leftover.
+                if self._hudi is not None and not self._give_hudi_back(self._hudi):
+                    outcome = Release.WAS_LOST
+            finally:
+                try:
+                    if gen.release(self._folder, self.token, self._claim) is Release.WAS_LOST:
+                        outcome = Release.WAS_LOST
+                finally:
+                    if self.contender is not None:
+                        self.contender.leave()
+            gen.prune(self._folder, self.token)
+        return outcome
+
+    def _give_hudi_back(self, hudi: HudiLockFile) -> bool:
+        if self._proof is None:
+            return False
+        with contextlib.suppress(FileNotFoundError):
+            hudi.leave_room(self._folder, self._env.monotonic() - self._since)
+        return hudi.give_back(self._proof, self._claim + ".hudi")
+
+
+class FileContender(Contender):
+    """A waiter in the kernel queue, which polls where that queue is silent (another host, a paused head)."""
+
+    def __init__(
+        self, folder: str, kernel: KernelPlace, parked: dict[str, KernelPlace], env: Environment, lease_s: float
+    ) -> None:
+        self.folder = folder
+        self._kernel = kernel
+        self._parked = parked
+        self._env = env
+        self._look_s, self._look_s_max = min(_LOOK_S, lease_s / 10), min(_LOOK_S_MAX, lease_s / 10)
+        self._pause_s, self._pause_s_max = min(_PAUSE_S_MIN, self._look_s), self._look_s
+        self._waited = False
+        self._free_after: int | None = None
+        self._soon = False
+
+    def may_try(self, request: LockRequest) -> bool:
+        """Return False for a newcomer while others stand in the kernel queue."""
+        return self._kernel.enter() or self._waited or not request.waits
+
+    def may_take(self, request: LockRequest, after: int) -> bool:
+        """Return whether this waiter may take the lock, which is free since token ``after`` ended.
+
+        The lock belongs to the head of the queue unless that is paused, so any other waiter must
+        find it free twice.
+        """
+        if self._kernel.inside or not request.waits or self._free_after == after:
+            return True
+        self._free_after, self._soon = after, True
+        return False
+
+    def wait(self, limit_s: float) -> None:
+        self._waited = True
+        jitter = 0.5 + self._env.random()
+        if self._kernel.inside:
+            self._env.sleep(min(limit_s, self._pause_s * jitter))
+            self._pause_s = min(self._pause_s * 2, self._pause_s_max)
+            return
+        look_s, soon, self._soon = _TURN_S if self._soon else self._look_s, self._soon, False
+        look_s *= jitter
+        self._kernel.wait(min(limit_s, look_s))
+        if not soon and look_s <= limit_s:
+            self._look_s = min(self._look_s * 2, self._look_s_max)
+
+    def leave(self) -> None:
+        self._kernel.leave(self._parked, os.path.join(self.folder, "queue"))
+
+
+@contextlib.contextmanager
+def told(folder: str) -> Iterator[None]:
+    """Translate errors of the file system. A transient one becomes an outage, which waiters sit out."""
+    try:
+        yield
+    except OSError as e:
+        if e.errno in _LASTING:
+            raise StorageError(
+                f"The lock folder {folder} failed: {e}. Check space and permissions there", folder=folder
+            ) from e
+        step = next_step(e, folder) or "Check that it is mounted and has space"
+        raise LockUnavailableError(
+            f"The lock folder {folder} does not answer: {e}. Nothing is held by this, and trying again is safe. {step}",
+            folder=folder,
+        ) from e

@@ -30,13 +30,12 @@ from typing import Any
 from urllib.parse import quote
 
 from ...environment import Environment, Process
-from ...errors import ConfigError, LockUnavailableError, StorageError, UnsafeStoreError
+from ...errors import ConfigError, InputError, LockUnavailableError, StorageError, UnsafeStoreError
 from ...storage import Outcome, Put, Store, open_store
 from ...storage.probe import probe
-from ..core import Capacity, Contender, Grant, LeasedLocks, LockRequest
-from ..interface import BreakRecord, Holder
+from ..core import Backend, Capacity, Contender, Grant, LeasedLocks, LockRequest
+from ..interface import BreakRecord, Holder, Release
 from ..lock_url import LockUrl, parse_duration, parse_lock_url
-from .contender import TRIES, ObjectGrant, ObjectPlace
 from .pacing import Found, Pace, Rhythm
 from .record import LockObject, Names, TokenObject, broken_of, ms, to_json
 from .server_clock import ServerClock, Stamp
@@ -45,6 +44,8 @@ _log = logging.getLogger("lakelatch.locks")
 
 DRIFT_S = 0.5  # Hudi's allowance between two wall clocks
 TOKEN_BLOCK = 1000
+TRIES = 5
+OBJECT_BYTES_MAX = 1 << 20  # a lock object has a few hundred bytes; a larger one is not of a lock
 MAX_SKEW_S = 5.0
 _REQUEST_S_MAX = 5.0
 _WRITE_S = 0.025  # until it has been measured
@@ -71,7 +72,7 @@ def open_object_locks(url: str, *, env: Environment) -> LeasedLocks:
     return LeasedLocks(ObjectBackend(store, where, settings, max_skew_s, env), settings, env)
 
 
-class ObjectBackend:
+class ObjectBackend(Backend):
     """Conditional writes on any `Store`; ``race`` proves once per place that they are atomic."""
 
     fair = False  # nearly: see pacing.py
@@ -101,12 +102,12 @@ class ObjectBackend:
         return {**self.__dict__, "_rhythms": {}, "_written": {}}
 
     @property
-    def max_leases(self) -> int:
+    def max_leases(self) -> int:  # type: ignore[override] # only read
         """The measured capacity for leases as long as the URL's."""
         return self._capacity.leases
 
     def line_up(self, key: str) -> Contender:
-        """Return a place. Sends nothing, except the first time in a process."""
+        """Return a contender. Sends nothing, except the first time in a process."""
         with self.told():
             self._prove()
         process = self._env.process()
@@ -116,59 +117,63 @@ class ObjectBackend:
             self._rhythms.clear()  # they only save time
         rhythm = self._rhythms.setdefault(key, Rhythm(self._env))
         pace = Pace(self._env, self._me[1], rhythm, self._lease_s / 10)
-        return ObjectPlace(self, Names.of(key, self._layout), self._env.uuid(), pace, rhythm)
+        return ObjectContender(self, Names.of(key, self._layout), self._env.uuid(), pace, rhythm)
 
-    def try_grant(self, ask: LockRequest, place: Contender) -> Grant | None:
+    def try_grant(self, request: LockRequest, contender: Contender) -> Grant | None:
         """Read the object; if it is free and our turn, replace what was read."""
-        assert isinstance(place, ObjectPlace)
-        names, pace, rhythm = place.names, place.pace, place.rhythm
+        assert isinstance(contender, ObjectContender)
+        names, pace, rhythm = contender.names, contender.pace, contender.rhythm
         with self.told():
             known = rhythm.recall()
             if known is not None:
-                grant = self._replace(ask, place, known, turn=False)
+                grant = self._replace(request, contender, known, turn=False)
                 if grant is not None:
                     return grant
-            elif ask.waits and pace.holds_back():
+            elif request.waits and pace.holds_back():
                 return None
             before = self._env.monotonic()
             found = self.look(names)
             rhythm.looked(self._env.monotonic() - before, found)
-            if found is not None and found.lock.owner != place.owner:  # else it is our own write whose answer was lost
+            if (
+                found is not None and found.lock.owner != contender.owner
+            ):  # else it is our own write whose answer was lost
                 left_s = found.lock.valid_until_ms / 1000 + DRIFT_S - self.now()
                 if not found.lock.expired and left_s >= 0:
                     pace.saw_held(found.lock, left_s)
                     return None
-                if ask.waits and not pace.saw_free(found.lock, found.tag):
+                if request.waits and not pace.saw_free(found.lock, found.tag):
                     return None
-            return self._replace(ask, place, found, turn=True)
+            return self._replace(request, contender, found, turn=True)
 
-    def _replace(self, ask: LockRequest, place: ObjectPlace, found: Found | None, *, turn: bool) -> Grant | None:
+    def _replace(
+        self, request: LockRequest, contender: ObjectContender, found: Found | None, *, turn: bool
+    ) -> Grant | None:
         """Take the lock if the object is still ``found``."""
-        numbers = self._next_token(place.names, found, ask.token_above)
+        numbers = self._next_token(contender.names, found, request.token_above)
         if numbers is None:
             return None
         now, seen = self.now(), found.lock if found else None
         ours: dict[str, Any] = {
-            "token": numbers[0], "limit": numbers[1], "who": ask.owner, "host": ask.process.host,
-            "pid": ask.process.pid, "since": round(now, 3), "reason": ask.reason, "key": ask.key,
+            "token": numbers[0], "limit": numbers[1], "who": request.owner, "host": request.process.host,
+            "pid": request.process.pid, "since": round(now, 3), "reason": request.reason, "key": request.key,
             "turn": (seen.turn if seen else 0) + turn,
-            "line": place.pace.line_with_me(seen, waits=ask.waits) if turn or seen is None else seen.line,
+            "line": contender.pace.line_with_me(seen, waits=request.waits) if turn or seen is None else seen.line,
         }  # fmt: skip
         if found is not None and "broken" in found.lock.ours:
             # A breaker may have died before its second write, so each grant carries the last record along.
             ours["broken"] = found.lock.ours["broken"]
-        mine = LockObject(ms(now + ask.lease_s), False, place.owner, ours)
+        mine = LockObject(ms(now + request.lease_s), False, contender.owner, ours)
         tag = found.tag if found else None
-        put = self.write(place.names.lock, mine.encode(), tag)
+        put = self.write(contender.names.lock, mine.encode(), tag)
         if put.done and put.tag is not None:
-            place.rhythm.took(turn=turn)
-            return ObjectGrant(self, place, ask.lease_s, Found(mine, put.tag))
+            contender.rhythm.took(turn=turn)
+            return ObjectGrant(self, contender, request.lease_s, Found(mine, put.tag))
         if put.outcome is Outcome.UNKNOWN:
-            place.unsure = (tag,)
-        if place.unsure is not None:
-            again = self.look(place.names)
+            contender.unsure = (tag,)
+        if contender.unsure is not None:
+            again = self.look(contender.names)
             if again is not None and again.lock == mine:
-                return ObjectGrant(self, place, ask.lease_s, again)
+                return ObjectGrant(self, contender, request.lease_s, again)
         return None
 
     def inspect(self, key: str) -> Holder | None:
@@ -207,9 +212,6 @@ class ObjectBackend:
             tokens, found = self._tokens(names)[0], self.look(names)
         return tokens.with_breaks(*(broken_of(key, found.lock) if found else ())).breaks
 
-    def close(self) -> None:
-        """Do nothing: connections belong to the store."""
-
     def now(self) -> float:
         """Return the server's time.
 
@@ -224,7 +226,7 @@ class ObjectBackend:
     def look(self, names: Names) -> Found | None:
         """Return the current lock object, or None."""
         self.requests += 1
-        stored = self._store.get(names.lock)
+        stored = self._store.get(names.lock, bytes_max=OBJECT_BYTES_MAX)
         if stored is None:
             return None
         written = self._written.get(names.lock)
@@ -235,6 +237,10 @@ class ObjectBackend:
 
     def write(self, path: str, body: bytes, tag: str | None) -> Put:
         """Replace the version ``tag``, or create the object."""
+        if len(body) > OBJECT_BYTES_MAX:
+            raise InputError(
+                f"A lock object of {len(body):,} bytes is too large; give a shorter reason. Nothing is held", path=path
+            )
         self.requests += 1
         sent = self.clock.stamp()
         put = self._store.put_if_absent(path, body) if tag is None else self._store.replace_if_match(path, body, tag)
@@ -248,7 +254,7 @@ class ObjectBackend:
 
     def _tokens(self, names: Names) -> tuple[TokenObject, str | None]:
         self.requests += 1
-        stored = self._store.get(names.tokens)
+        stored = self._store.get(names.tokens, bytes_max=OBJECT_BYTES_MAX)
         if stored is None:
             return TokenObject(), None
         return TokenObject.decode(stored.body, names.key, self._store.uri(names.tokens)), stored.tag
@@ -260,7 +266,7 @@ class ObjectBackend:
         if not self._proven:
             self.requests += 1
             path, verdict = self._verdict
-            known = self._store.get(path)
+            known = self._store.get(path, bytes_max=OBJECT_BYTES_MAX)
             if known is None or known.body != verdict:
                 self._race(self._store)
             self._proven = True
@@ -278,7 +284,7 @@ class ObjectBackend:
         path, verdict = self._verdict
         sent = self.clock.stamp()
         self._store.put(path, verdict)
-        found = self._store.get(path)
+        found = self._store.get(path, bytes_max=OBJECT_BYTES_MAX)
         self.clock.saw(found.mtime if found else None, sent, self._env.monotonic())
 
     def _next_token(self, names: Names, found: Found | None, token_above: int) -> tuple[int, int] | None:
@@ -304,16 +310,16 @@ class ObjectBackend:
     def _holds(self, lock: LockObject) -> bool:
         return not lock.expired and self.now() <= lock.valid_until_ms / 1000 + DRIFT_S
 
-    def withdraw(self, place: ObjectPlace) -> None:
-        """Make sure that no unanswered write of ``place`` can give it the lock from now on."""
-        names = place.names
+    def withdraw(self, contender: ObjectContender) -> None:
+        """Make sure that no unanswered write of ``contender`` can give it the lock from now on."""
+        names = contender.names
         for _ in range(TRIES):
             found = self.look(names)
             if found is None:
-                body, tag = LockObject(0, True, place.owner), None
-            elif found.lock.owner == place.owner and not found.lock.expired:
+                body, tag = LockObject(0, True, contender.owner), None
+            elif found.lock.owner == contender.owner and not found.lock.expired:
                 body, tag = replace(found.lock, expired=True), found.tag  # it was carried out
-            elif (found.tag,) == place.unsure:
+            elif (found.tag,) == contender.unsure:
                 # It may still be carried out on this version, so this version has to go.
                 body, tag = replace(found.lock, ours={**found.lock.ours, "touched": self._env.uuid()}), found.tag
             else:
@@ -332,3 +338,81 @@ class ObjectBackend:
                 f"The locks at {self.where} cannot be used now: {e}. Nothing is held; it is safe to try again",
                 where=self.where,
             ) from e
+
+
+class ObjectContender(Contender):
+    """One wait for one key; ``unsure`` holds the version on which an unanswered write may still be carried out."""
+
+    def __init__(self, backend: ObjectBackend, names: Names, owner: str, pace: Pace, rhythm: Rhythm) -> None:
+        self.names = names
+        self.owner = owner
+        self.pace = pace
+        self.rhythm = rhythm
+        self.unsure: tuple[str | None] | None = None
+        self._backend = backend
+
+    def wait(self, limit_s: float) -> None:
+        self.pace.wait(limit_s)
+
+    def leave(self) -> None:
+        if self.unsure is not None:
+            self._backend.withdraw(self)
+
+
+class ObjectGrant(Grant):
+    """A grant: the version of the object that we wrote last."""
+
+    def __init__(self, backend: ObjectBackend, contender: ObjectContender, lease_s: float, found: Found) -> None:
+        self.token = found.lock.token
+        self._backend = backend
+        self._names = contender.names
+        self._rhythm = contender.rhythm
+        self._lease_s = lease_s
+        self._found = found
+
+    def renew(self) -> bool:
+        return self._replace(lambda lock: replace(lock, valid_until_ms=ms(self._backend.now() + self._lease_s)))
+
+    def check(self) -> bool:
+        with self._backend.told():
+            found = self._backend.look(self._names)
+        return found is not None and found.lock.owner == self._found.lock.owner and not found.lock.expired
+
+    def release(self) -> Release:
+        ours = self._replace(lambda lock: replace(lock, expired=True))
+        if ours:
+            self._rhythm.left(self._found)
+        return Release.RELEASED if ours else Release.WAS_LOST
+
+    def _replace(self, change: Callable[[LockObject], LockObject]) -> bool:
+        """Replace our own version.
+
+        Without a clear answer the owner in the object says what happened.
+        """
+        backend, owner = self._backend, self._found.lock.owner
+        with backend.told():
+            for _ in range(TRIES):
+                new = change(self._found.lock)
+                put = backend.write(self._names.lock, new.encode(), self._found.tag)
+                if put.done and put.tag is not None:
+                    self._found = Found(new, put.tag)
+                    return True
+                found = backend.look(self._names)
+                if found is None:
+                    return False
+                if found.lock == new:
+                    self._found = found
+                    return True
+                if found.lock.owner != owner:
+                    # Taken by another after our release was carried out, unless a break came before it.
+                    broken = [record.token for record in broken_of(self._names.key, found.lock)]
+                    return put.outcome is Outcome.UNKNOWN and new.expired and self.token not in broken
+                if found.lock.expired:
+                    return False
+                self._found = found  # an earlier write of ours was carried out late
+        raise LockUnavailableError(
+            f"The store at {backend.where} gave no clear answer {TRIES} times about lock {self._names.key!r} (token "
+            f"{self.token}). It ends at the latest when its lease does",
+            key=self._names.key,
+            token=self.token,
+        )

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -28,7 +28,7 @@ from urllib.parse import quote
 
 from ...environment import Environment
 from ...errors import ConfigError, LakeLatchError, LockError, LockUnavailableError
-from ..core import Contender, Grant, LeasedLocks, LockRequest, break_of, fields_of
+from ..core import Backend, Contender, Grant, LeasedLocks, LockRequest, break_of, fields_of
 from ..interface import BREAKS_KEPT, BreakRecord, Holder, Release
 from ..lock_url import LockUrl, parse_lock_url
 from .address import OPTIONS, Address
@@ -42,7 +42,6 @@ _TICKET_BLOCKS = 3  # a waiter not seen for this many blocks is passed over
 _SPREAD_S = 0.1  # spreads the waiters that a silent holder's end would wake all at once
 _NAME_MAX = 400
 _OWED_MAX = 100  # with more failures than this the server was not merely stopped
-_BATCH = 500  # renewals in one round trip, so that it stays short
 
 
 def open_redis_locks(url: str, *, env: Environment) -> LeasedLocks:
@@ -87,13 +86,13 @@ def _name(key: str) -> str:
     return f"lakelatch:{{{name}}}"
 
 
-class RedisBackend:
+class RedisBackend(Backend):
     """The scripts on a server. The process keeps nothing but facts about that server."""
 
     fair = True
     lifts_tokens = True
-    max_leases: int | None = None
     above_max = 2**52  # scripts count in doubles, which are exact up to 2^53
+    batch_max = 256
 
     def __init__(self, server: Server, replicas: int, env: Environment) -> None:
         self.env = env
@@ -107,29 +106,26 @@ class RedisBackend:
         self._owed: deque[tuple[str, str]] = deque(maxlen=_OWED_MAX)  # lines that could not be left: lock, owner
 
     def line_up(self, key: str) -> Contender:
-        """Return a place. Sends nothing: asking and lining up are one request."""
-        return _RedisPlace(self, _name(key))
+        """Return a contender. Sends nothing: asking and lining up are one request."""
+        return RedisContender(self, _name(key))
 
-    def try_grant(self, ask: LockRequest, place: Contender) -> Grant | None:
+    def try_grant(self, request: LockRequest, contender: Contender) -> Grant | None:
         """Take a lock that was handed over meanwhile, or ask for it."""
-        assert isinstance(place, _RedisPlace)
-        token = place.take(ask)
+        assert isinstance(contender, RedisContender)
+        token = contender.take(request)
         if token is None:
             return None
-        grant = _RedisGrant(self, place.lock, ask, token, place.asked_at)
+        grant = RedisGrant(self, contender.lock, request, token, contender.asked_at)
         if self.replicas:
             grant.replicate()
         return grant
 
     def renew_many(self, grants: Sequence[Grant]) -> list[bool | Exception]:
-        """Renew all in few round trips; the result has an error where there was no answer."""
-        found: list[bool | Exception] = []
-        for start in range(0, len(grants), _BATCH):
-            batch = cast("Sequence[_RedisGrant]", grants[start : start + _BATCH])
-            self.requests += len(batch)
-            replies = self._server.run_many(RENEW, [(g.lock, (g.proof, g.lease_ms)) for g in batch])
-            found += [reply if isinstance(reply, Exception) else reply == 1 for reply in replies]
-        return found
+        """Renew all in one round trip to each server; the result has an error where there was no answer."""
+        ours = cast("Sequence[RedisGrant]", grants)
+        self.requests += len(ours)
+        replies = self._server.run_many(RENEW, [(each.lock, (each.proof, each.lease_ms)) for each in ours])
+        return [reply if isinstance(reply, Exception) else reply == 1 for reply in replies]
 
     def inspect(self, key: str) -> Holder | None:
         """Read the lock, its time left and its waiters.
@@ -163,7 +159,7 @@ class RedisBackend:
     def breaks(self, key: str) -> tuple[BreakRecord, ...]:
         """Return the records of `end`."""
         lock = _name(key)
-        found = self.ask(lock, "LRANGE", f"{lock}:breaks", 0, -1)
+        found = self.call(lock, "LRANGE", f"{lock}:breaks", 0, -1)
         return tuple(record for each in found if (record := break_of(key, fields_of(each))))
 
     def close(self) -> None:
@@ -176,7 +172,7 @@ class RedisBackend:
         self.requests += 1
         return self._server.run(script, lock, *args)
 
-    def ask(self, lock: str, *command: Any) -> Any:
+    def call(self, lock: str, *command: Any) -> Any:
         """Send one command, in one request."""
         self._before(lock)
         self.requests += 1
@@ -238,8 +234,8 @@ def _judge(info: dict[str, str]) -> str:
     return "perishable: " + " and ".join(faults) if faults else DURABLE
 
 
-class _RedisPlace:
-    """A place in the queue, from the first refused try on."""
+class RedisContender(Contender):
+    """A contender in the queue, from the first refused try on."""
 
     def __init__(self, backend: RedisBackend, lock: str) -> None:
         self.lock = lock
@@ -251,23 +247,29 @@ class _RedisPlace:
         self._answered_at: float | None = None
         self._silent = False  # the last request had no answer
 
-    def take(self, ask: LockRequest) -> int | None:
+    def take(self, request: LockRequest) -> int | None:
         """Return the token that was handed over, or else the server's answer to a new request."""
         backend, now = self._backend, self._backend.env.monotonic()
         token, self._handed = self._handed, None
-        if token is not None and now < self.asked_at + ask.lease_s / 4:
+        if token is not None and now < self.asked_at + request.lease_s / 4:
             return token  # otherwise most of the lease may be gone: the script below renews a grant that is ours
-        self._owner, self.asked_at = ask.owner, now
-        about = {"reason": ask.reason, "host": ask.process.host, "pid": ask.process.pid}
-        ticket_ms = int(backend.block_s * _TICKET_BLOCKS * 1000) if ask.waits else 0
+        self._owner, self.asked_at = request.owner, now
+        about = {"reason": request.reason, "host": request.process.host, "pid": request.process.pid}
+        ticket_ms = int(backend.block_s * _TICKET_BLOCKS * 1000) if request.waits else 0
         try:
             answer = backend.run(
-                ACQUIRE, self.lock, ask.owner, int(ask.lease_s * 1000), ask.token_above, json.dumps(about), ticket_ms
+                ACQUIRE,
+                self.lock,
+                request.owner,
+                int(request.lease_s * 1000),
+                request.token_above,
+                json.dumps(about),
+                ticket_ms,
             )
         except LockUnavailableError:
             # A waiter tolerates silence for as long as a holder would: a restart, a fail-over.
             self._silent = True
-            if self._answered_at is None or now > self._answered_at + ask.lease_s:
+            if self._answered_at is None or now > self._answered_at + request.lease_s:
                 raise
             return None
         self._silent, self._answered_at = False, now
@@ -283,7 +285,7 @@ class _RedisPlace:
             backend.env.sleep(min(limit_s, backend.block_s))
             return
         try:
-            found = backend.ask(self.lock, "BLPOP", f"{self.lock}:go:{self._owner}", f"{block_s:.3f}")
+            found = backend.call(self.lock, "BLPOP", f"{self.lock}:go:{self._owner}", f"{block_s:.3f}")
         except LockUnavailableError:
             self._silent = True
             return
@@ -296,22 +298,22 @@ class _RedisPlace:
             self._backend.leave(self.lock, self._owner, doubtful=self._silent)
 
 
-class _RedisGrant:
+class RedisGrant(Grant):
     """The lock's value as it was set for us."""
 
-    def __init__(self, backend: RedisBackend, lock: str, ask: LockRequest, token: int, asked_at: float) -> None:
+    def __init__(self, backend: RedisBackend, lock: str, request: LockRequest, token: int, asked_at: float) -> None:
         self.token = token
         self.lock = lock
         self.asked_at = asked_at
-        self.lease_ms = int(ask.lease_s * 1000)
-        self.proof = f"{ask.owner}\n{token}\n"
+        self.lease_ms = int(request.lease_s * 1000)
+        self.proof = f"{request.owner}\n{token}\n"
         self._backend = backend
 
     def renew(self) -> bool:
         return bool(self._backend.run(RENEW, self.lock, self.proof, self.lease_ms))
 
     def check(self) -> bool:
-        value = self._backend.ask(self.lock, "GET", self.lock)
+        value = self._backend.call(self.lock, "GET", self.lock)
         return value is not None and bool(value.startswith(self.proof.encode()))
 
     def release(self) -> Release:
@@ -319,7 +321,7 @@ class _RedisGrant:
         return Release.RELEASED if self._backend.run(RELEASE, self.lock, self.proof) else Release.WAS_LOST
 
     def replicate(self) -> None:
-        """Wait until the replicas confirm, or raise. Then the place is left, which releases the lock."""
+        """Wait until the replicas confirm, or raise. Then the queue is left, which releases the lock."""
         backend, wait_ms = self._backend, int(self._backend.timeout_s * 500)
         # The sign of life is a write of this very connection, and WAIT is about those; it comes after the grant.
         renewal = ("EVAL", RENEW.text, 1, self.lock, self.proof, self.lease_ms)
@@ -335,6 +337,3 @@ class _RedisGrant:
                 f"for, within {wait_ms / 1000:g} s; it was given back. Look at the replicas, or try again",
                 key=self.lock, replicas=copies, wanted=backend.replicas,
             )  # fmt: skip
-
-    def listen(self, call: Callable[[str], None]) -> None:
-        """Do nothing: Redis sends no notification; the next renewal notices the loss."""

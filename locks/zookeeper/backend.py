@@ -21,24 +21,25 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, TypeVar, cast
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+from kazoo.protocol.states import EventType, WatchedEvent
 
 from ...environment import Environment, Process
-from ...errors import ConfigError
-from ..core import Contender as AnyPlace
-from ..core import LeasedLocks, LockRequest, break_of
-from ..interface import BreakRecord, Holder
+from ...errors import ConfigError, LockUnavailableError
+from ..core import EXPIRED, STOLEN, Backend, Contender, Grant, LeasedLocks, LockRequest, break_of
+from ..interface import BreakRecord, Holder, Release
 from ..lock_url import LockUrl, parse_duration, parse_lock_url
-from . import nodes as nodes
-from .contender import Contender, Grant
+from . import nodes
 from .session import Address, NoAnswerError, Session
 
 _OPTIONS = ("session", "tls", "ca", "cert", "cert_key")
 _SESSION_S_MIN, _SESSION_S_MAX = 1.0, 24 * 3600.0
 _LINE_SHOWN = 50  # the waiters that `inspect` names
+_NUMBER_MAX = 2_147_000_000  # a parent counts its children in 32 bits, and then continues below zero
 _BASE = "/lakelatch"  # of locks on a user's client
 _T = TypeVar("_T")
 
@@ -72,7 +73,7 @@ def open_zookeeper_locks(url: str, *, env: Environment) -> LeasedLocks:
         hosts, session_s, tls=tls != "0", check_hostname=tls == "1", ca=options.get("ca"), cert=options.get("cert"),
         cert_key=options.get("cert_key"),
     )  # fmt: skip
-    return _ZooKeeperLocks(ZooKeeperBackend(address, f"/{base}".rstrip("/"), settings.key, env), place, env)
+    return LeasedLocks(ZooKeeperBackend(address, f"/{base}".rstrip("/"), settings.key, env), place, env)
 
 
 def zookeeper_locks_on(client: object, *, env: Environment) -> LeasedLocks:
@@ -88,7 +89,7 @@ def zookeeper_locks_on(client: object, *, env: Environment) -> LeasedLocks:
     hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in client.hosts)
     place = LockUrl("zk", hosts, f"{client.chroot}{_BASE}")
     address = Address(hosts, 2 * place.lease_s, like=client)
-    return _ZooKeeperLocks(ZooKeeperBackend(address, _BASE, "", env), place, env)
+    return LeasedLocks(ZooKeeperBackend(address, _BASE, "", env), place, env)
 
 
 def _check_path(path: str, url: str) -> None:
@@ -96,22 +97,13 @@ def _check_path(path: str, url: str) -> None:
         raise ConfigError(f"{path!r} in {url!r} is not a path that ZooKeeper allows", url=url)
 
 
-class _ZooKeeperLocks(LeasedLocks):
-    """A provider whose leases are no longer than the session allows."""
-
-    def _ask(self, *args: Any, **options: Any) -> LockRequest:
-        ask = super()._ask(*args, **options)
-        assert isinstance(self._backend, ZooKeeperBackend)
-        return replace(ask, lease_s=min(ask.lease_s, self._backend.lease_s_max()))
-
-
-class ZooKeeperBackend:
+class ZooKeeperBackend(Backend):
     """One session per process, opened when it is needed."""
 
     fair = True
     durable_tokens = True
     lifts_tokens = False
-    max_leases = None
+    batch_max = 256
 
     def __init__(self, address: Address, base: str, fixed_key: str, env: Environment) -> None:
         self.requests = 0
@@ -135,30 +127,31 @@ class ZooKeeperBackend:
         session.open()
         return session.lease_s
 
-    def line_up(self, key: str) -> AnyPlace:
-        """Return a place that makes its node at the first try."""
-        return Contender(self._session(), self._folder(key), self._env)
+    def line_up(self, key: str) -> Contender:
+        """Return a contender that makes its node at the first try."""
+        return ZooKeeperContender(self._session(), self._folder(key), self._env)
 
-    def try_grant(self, ask: LockRequest, place: AnyPlace) -> Grant | None:
+    def try_grant(self, request: LockRequest, contender: Contender) -> Grant | None:
         """Hold if no contender stands before us.
 
         A waiter sits out a lost connection; its place may still be there.
         """
-        assert isinstance(place, Contender)
-        if not ask.waits:
-            return self._twice(lambda: place.try_grant(ask))
+        assert isinstance(contender, ZooKeeperContender)
+        if not request.waits:
+            return self._twice(lambda: contender.try_grant(request))
         try:
-            return place.try_grant(ask)
+            return contender.try_grant(request)
         except NoAnswerError as e:
-            place.ahead, place.failure = None, e
+            contender.ahead, contender.failure = None, e
             return None
 
-    def renew_many(self, grants: Sequence[Grant]) -> list[bool]:
+    def renew_many(self, grants: Sequence[Grant]) -> list[bool | Exception]:
         """Renew all of them in one request."""
-        there = self._session().are_there([grant.path for grant in grants])
-        for grant in grants:
+        ours = cast("Sequence[ZooKeeperGrant]", grants)
+        there = self._session().are_there([grant.path for grant in ours])
+        for grant in ours:
             grant.watch()
-        return there
+        return list(there)
 
     def inspect(self, key: str) -> Holder | None:
         """Return the lowest child as its maker described it, and the contenders behind it."""
@@ -241,3 +234,190 @@ class ZooKeeperBackend:
 
     def _count(self) -> None:
         self.requests += 1
+
+
+class ZooKeeperContender(Contender):
+    """A node in the queue of a lock, from the first try on."""
+
+    def __init__(self, session: Session, folder: str, env: Environment) -> None:
+        self.ahead: str | None = None  # the name before ours, if we know
+        self.failure: NoAnswerError | None = None  # of the last try
+        self.session = session
+        self._folder = folder
+        self._env = env
+        self._id = f"_c_{env.uuid()}"  # by which Curator too finds its node again
+        self._asked = False  # a node of ours may be there
+        self._name: str | None = None
+        self._token = 0
+        self._seen_in = -1  # the session in which the line was seen last
+        self._turn = ""  # the name that held the lock then, if it stood right before us
+        self._gone = ""  # a name that has left
+
+    def try_grant(self, request: LockRequest) -> ZooKeeperGrant | None:
+        session = self.session
+        if self._name is None and not request.waits and nodes.line(session, self._folder, fresh=True):
+            return None
+        # No contender can come before us any more, so if the holder has left, the listing need not be read again.
+        while not (self._turn and self._turn == self._gone and self._seen_in == session.number):
+            self._stand(request)
+            self._seen_in = session.number
+            names = nodes.line(session, self._folder)
+            if self._name not in names:
+                self._forget()  # it was removed from outside, or the session has ended
+                continue
+            i = names.index(self._name)
+            if i > 0:
+                self.ahead, self._turn = names[i - 1], names[0] if i == 1 else ""
+                return None
+            break
+        path = f"{self._folder}/{self._name}"
+        if self._env.monotonic() - session.proved_at > request.lease_s / 6 and not session.are_there([path])[0]:
+            self._forget()
+            return None
+        return ZooKeeperGrant(session, self._seen_in, self._folder, self._id, path, self._token)
+
+    def _forget(self) -> None:
+        self._name = self.ahead = None
+        self._turn = ""
+
+    def _stand(self, request: LockRequest) -> None:
+        """Make sure that we have a node in the queue."""
+        session = self.session
+        if self._name is not None:
+            return
+        name = session.find(self._folder, self._id) if self._asked else None  # an answer may have been lost
+        found = nodes.read(session, f"{self._folder}/{name}") if name else None
+        if found is not None:
+            self._name, self._token = name, found[1].czxid
+            return
+        # Set before the request: if its answer is lost, the next try and `leave` search for the node by its id.
+        self._asked = True
+        value = {
+            "owner": request.owner, "host": request.process.host, "pid": request.process.pid, "since": self._env.now(),
+            "reason": request.reason,
+        }  # fmt: skip
+        send = partial(nodes.create, path=f"{self._folder}/{self._id}-lock-", value=json.dumps(value).encode())
+        try:
+            path, stat = session.ask(send, proves=True)
+        except NoNodeError:
+            nodes.make(session, self._folder)
+            path, stat = session.ask(send, proves=True)
+        self._name, self._token = path.rpartition("/")[2], stat.czxid
+        number = self._name[-10:]
+        if not (number.isascii() and number.isdigit()) or int(number) > _NUMBER_MAX:
+            raise LockUnavailableError(
+                f"The lock node {self._folder} has counted nearly 2^31 contenders, which is all that ZooKeeper can. "
+                "Delete the node while no writer uses the lock; it is created again",
+                key=request.key,
+            )
+
+    def wait(self, limit_s: float) -> None:
+        event = self._env.event()
+        if self.ahead is None:
+            if not self.session.wait_connected(event, limit_s) and not event.is_set() and self.failure is not None:
+                raise self.failure  # the time is up, and this says more than that the lock was busy
+            return
+
+        ahead = self.ahead
+
+        def left(news: WatchedEvent) -> None:
+            if news.type == EventType.DELETED:
+                self._gone = ahead
+            event.set()  # also when the connection is lost, and with it the watch
+
+        try:
+            # A watch for children of a node that has none fires only at its end, not for changed data.
+            watch = partial(KazooClient.get_children_async, path=f"{self._folder}/{ahead}", watch=left)
+            self.session.ask(watch)
+        except NoNodeError:
+            self._gone = ahead
+            return
+        except NoAnswerError:
+            self.ahead = None
+            return
+        event.wait(limit_s)
+
+    def leave(self) -> None:
+        if not self._asked:
+            return
+        reachable = self._name is not None and self.session.connected
+        if not reachable or nodes.remove(self.session, f"{self._folder}/{self._name}") is None:
+            self.session.leave_behind(self._folder, self._id)
+
+
+class ZooKeeperGrant(Grant):
+    """A node that was seen to be the first of its queue."""
+
+    def __init__(self, session: Session, number: int, folder: str, node_id: str, path: str, token: int) -> None:
+        self.token = token
+        self.path = path
+        self.asked_at = session.proved_at  # when the last request went out in which a majority heard of us
+        self._session = session
+        self._number = number
+        self._folder = folder
+        self._id = node_id
+        self._call: Callable[[str], None] | None = None
+        self._watched = False
+        self._released = False
+
+    def renew(self) -> bool:
+        there = self.check()
+        self.watch()
+        return there
+
+    def check(self) -> bool:
+        return self._session.are_there([self.path])[0]
+
+    def release(self) -> Release:
+        self._released = True
+        session = self._session
+        session.tell_no_more(self._ended)
+        if session.number != self._number:
+            return Release.WAS_LOST
+        removed = nodes.remove(session, self.path)
+        if removed is None:
+            removed = nodes.remove(session, self.path)
+            if removed is False:  # gone: by our first request, or by a break
+                removed = self._gone_by_us()
+        if removed is None:
+            session.leave_behind(self._folder, self._id)
+            return Release.UNKNOWN
+        return Release.RELEASED if removed else Release.WAS_LOST
+
+    def _gone_by_us(self) -> bool | None:
+        try:
+            broken = any(record["token"] == self.token for record in nodes.records(self._session, self._folder))
+        except LockUnavailableError:
+            return None
+        return not broken and self._session.number == self._number
+
+    def listen(self, call: Callable[[str], None]) -> None:
+        self._call = call
+        self._session.tell(self._ended)
+        if self._session.number != self._number:
+            call(EXPIRED)
+
+    def watch(self) -> None:
+        """Watch for the removal of the node. Does not wait for the answer."""
+        if not self._watched:
+            self._watched = True
+            self._session.post(
+                partial(KazooClient.get_children_async, path=self.path, watch=self._news), self._watch_answered
+            )
+
+    def _watch_answered(self, answer: Any) -> None:
+        if isinstance(answer.exception, NoNodeError):  # removed before the servers knew that we watch
+            if not self._released:
+                self._ended(STOLEN)
+        elif not answer.successful():
+            self._watched = False
+
+    def _news(self, news: WatchedEvent) -> None:
+        if news.type != EventType.DELETED:
+            self._watched = False  # the connection was lost, and with it the watch
+        elif not self._released:
+            self._ended(STOLEN)
+
+    def _ended(self, reason: str) -> None:
+        if self._call is not None:
+            self._call(reason)

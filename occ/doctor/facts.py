@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ...errors import ConfigError, CorruptTableError, LakeLatchError, TableError
+from ...errors import ConfigError, CorruptTableError, LakeLatchError, StorageError, TableError
 from ...hudi.files import DELETE, Block, LogFile, list_data_files, read_blocks
 from ...hudi.merge import standing
 from ...hudi.table import from_avro
@@ -212,7 +212,7 @@ def _refusal(session: Session) -> str:
     try:
         session.config.refuse_writing()
         Sizes.asked(None, None, session.file_sizes)
-    except (TableError, ConfigError) as e:
+    except (TableError, ConfigError, StorageError) as e:
         return str(e)
     return ""
 
@@ -221,7 +221,7 @@ def _small_bytes(session: Session) -> int:
     """The size in bytes below which a clustering joins files; 0 if it cannot be computed."""
     try:
         return Sizes.asked(None, None, session.file_sizes).small
-    except ConfigError:  # `_refusal` reports it
+    except (TableError, ConfigError, StorageError):  # `_refusal` reports it
         return 0
 
 

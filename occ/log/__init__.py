@@ -22,6 +22,7 @@ from .epochs import (
     read_all,
     read_epoch,
     read_to_the_tear,
+    refuse_obstacle,
     slot_path,
 )
 from .publisher import FOLDER_KEEPER, Publisher, attach, files_of, metadata_of, plain_metadata_of
@@ -60,6 +61,7 @@ __all__ = [
     "read_all",
     "read_epoch",
     "read_to_the_tear",
+    "refuse_obstacle",
     "slot_path",
     "standing_batches",
     "start_log",

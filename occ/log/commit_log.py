@@ -56,6 +56,7 @@ from .epochs import (
     outcome_of,
     read_all,
     read_epoch,
+    refuse_obstacle,
     slot_names,
     slot_path,
 )
@@ -225,6 +226,7 @@ class CommitLog:
         while newest != gone and not (slots := slot_names(self._store, newest)):
             gone, newest = newest, self._newest_epoch()  # if it was removed while we slept, there is a newer one
         if not slots:
+            refuse_obstacle(self._store)
             raise TableNotFoundError(
                 f"{self._store.url} has no commit log; it is read-only until `lakelatch adopt URL LOCK`",
                 table=self._store.url,

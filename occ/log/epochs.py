@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from ...errors import CorruptTableError
 from ...hudi.timeline import COMMIT_ACTIONS, Instant, parse
-from ...storage import Store
+from ...storage import Store, is_far
+from ...storage.local import refuse_no_folder
 from ..entries import Begin, Commit, End, Open, Single, decode, singly
 from .state import LogState
 
@@ -32,6 +33,16 @@ def epochs(store: Store, *, since: int = 0) -> list[int]:
     """The numbers of non-empty epochs from ``since`` on, oldest first."""
     names = store.folders(LOG, after=f"{since - 1:013d}" if since else "")
     return [int(name) for name in names if is_epoch(name)]
+
+
+def refuse_obstacle(store: Store) -> None:
+    """Raise `StorageError` if something else stands where the log or an epoch of it belongs: then the log is not missing."""
+    if is_far(store.url):
+        return
+    full = store.uri(LOG).removeprefix("file://")
+    refuse_no_folder(full, "was not listed", itself=True)
+    for name in filter(is_epoch, store.names(LOG)):
+        refuse_no_folder(f"{full}/{name}", "was not listed", itself=True)
 
 
 def slot_names(store: Store, epoch: int) -> list[str]:

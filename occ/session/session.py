@@ -50,6 +50,7 @@ from ..log import (
     files_of,
     finish,
     metadata_of,
+    refuse_obstacle,
 )
 from .in_line import InLine
 from .memory import Contention, Reservations
@@ -206,8 +207,9 @@ class Session:
             raise TableError(f"this handle on {self.url} was closed; open the table again", table=self.url)
 
     def require_log(self) -> None:
-        """Raise `UnsupportedTableError` for a table without our log."""
+        """Raise `UnsupportedTableError` for a table without our log, `StorageError` if something stands in its place."""
         if not self.writable:
+            refuse_obstacle(self.store)
             raise UnsupportedTableError(
                 f"{self.url} was not made by this library and has no commit log, so it is read-only; "
                 "`lakelatch adopt URL LOCK` makes it writable",

@@ -90,7 +90,7 @@ class Requests(Protocol):
     """The requests that `Client` and `Relay` share. Each raises `Failure`."""
 
     def put(self, path: str, body: bytes, mode: str | Mapping[str, str]) -> str: ...
-    def get(self, path: str) -> tuple[bytes, str, float]: ...
+    def get(self, path: str, bytes_max: int | None) -> tuple[bytes, str, float]: ...
     def get_range(self, path: str, start: int, end: int) -> bytes: ...
     def head(self, path: str) -> Found: ...
     def listing(self, folder: str, after: str | None, hidden: bool) -> list[Found]: ...
@@ -154,9 +154,13 @@ class Client:
         result = self._ask(self._obstore.put, store, path, body, mode=mode, use_multipart=False)
         return _tag(result)
 
-    def get(self, path: str) -> tuple[bytes, str, float]:
+    def get(self, path: str, bytes_max: int | None) -> tuple[bytes, str, float]:
         answer = self._ask(self._obstore.get, self._patient, path)
-        return bytes(self._ask(answer.bytes)), _tag(answer.meta), answer.meta["last_modified"].timestamp()
+        if bytes_max is None or answer.meta["size"] <= bytes_max:
+            body = bytes(self._ask(answer.bytes))
+        else:
+            body = bytes(self._ask(next, iter(answer.stream(bytes_max))))[:bytes_max]  # the rest never arrives
+        return body, _tag(answer.meta), answer.meta["last_modified"].timestamp()
 
     def get_range(self, path: str, start: int, end: int) -> bytes:
         return bytes(self._ask(self._obstore.get_range, self._patient, path, start=start, end=end))
@@ -221,8 +225,8 @@ class Relay:
     def put(self, path: str, body: bytes, mode: str | Mapping[str, str]) -> str:
         return str(self._ask("put", path, body, mode))
 
-    def get(self, path: str) -> tuple[bytes, str, float]:
-        body, tag, mtime = self._ask("get", path)
+    def get(self, path: str, bytes_max: int | None) -> tuple[bytes, str, float]:
+        body, tag, mtime = self._ask("get", path, bytes_max)
         return body, tag, mtime
 
     def get_range(self, path: str, start: int, end: int) -> bytes:

@@ -114,9 +114,9 @@ class CloudStore:
 
     # Reading -----------------------------------------------------------------------------------------------------
 
-    def get(self, path: str) -> Stored | None:
+    def get(self, path: str, *, bytes_max: int | None = None) -> Stored | None:
         try:
-            return Stored(*self._ask.get(check_path(path)))
+            return Stored(*self._ask.get(check_path(path), bytes_max))
         except Failure as failure:
             if failure.verdict is not Verdict.ABSENT:
                 self._refuse(failure, path, "was not read")

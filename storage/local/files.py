@@ -25,7 +25,7 @@ Flush = Callable[[int], None]  # `os.fsync`, or a test's function
 
 TEMP_PREFIX = ".lakelatch-tmp-"
 _RANDOM = random.SystemRandom()  # not the module's generator, which a program may have seeded
-_HASHED_BYTES_MAX = 1 << 20
+HASHED_BYTES_MAX = 1 << 20
 _READ_BYTES_MAX = 0x7FFF_F000  # the most that one system call reads; Hudi begins another log file at half of that
 _LOCK_WAIT_S = 30.0
 _DELETE_WAIT_S = 1.0
@@ -178,7 +178,7 @@ class NewFile:
                 cause = f"{self.full} is there, but its folder was not flushed: {error.strerror}"
                 return Put(Outcome.UNKNOWN, cause=cause, unflushed=True)
         found = os.fstat(self._fd)
-        body = os.pread(self._fd, found.st_size, 0) if found.st_size <= _HASHED_BYTES_MAX else None
+        body = os.pread(self._fd, found.st_size, 0) if found.st_size <= HASHED_BYTES_MAX else None
         return Put(Outcome.DONE, tag_of(found, body))
 
     def close(self) -> None:
@@ -322,7 +322,7 @@ def open_file(full: str, flags: int = os.O_RDONLY) -> tuple[int, os.stat_result]
         fd = os.open(full, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, 0o666)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            _refuse_no_folder(full, what)
+            refuse_no_folder(full, what)
         if error.errno in _MAYBE_NO_FILE:
             refuse_other_kinds(full, what)
         if error.errno == errno.ENOENT:
@@ -365,10 +365,9 @@ def _refuse_kind(kind: str, full: str, what: str) -> NoReturn:
     )
 
 
-def _refuse_no_folder(full: str, what: str) -> None:
-    """Raise `StorageError` when something else than a folder stands on the way to the path, or is to be listed."""
-    way = [str(each) for each in reversed(Path(full).parents)] + [full] * (what == "was not listed")
-    for folder in way:
+def refuse_no_folder(full: str, what: str, *, itself: bool = False) -> None:
+    """Raise `StorageError` when something else than a folder stands on the way to the path, or is the path ``itself``."""
+    for folder in [str(each) for each in reversed(Path(full).parents)] + [full] * itself:
         kind = other_kind(folder) or ("a file" if os.path.isfile(folder) else "a folder")
         if kind != "a folder" and os.path.lexists(folder):
             raise StorageError(
@@ -413,7 +412,7 @@ def tag_of(found: os.stat_result, body: bytes | None) -> str:
     within one tick of the kernel's clock and at the same size: therefore the content as well. Large objects are
     data files, which are never overwritten.
     """
-    small = body is not None and len(body) <= _HASHED_BYTES_MAX
+    small = body is not None and max(len(body), found.st_size) <= HASHED_BYTES_MAX
     content = hashlib.blake2b(body or b"", digest_size=8).hexdigest() if small else ""
     return f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}-{content}"
 
@@ -623,7 +622,7 @@ def refuse(error: OSError, full: str, what: str) -> NoReturn:
             ) from error
         raise InputError(f"{full} {what}: a name in it is longer than the file system allows", path=full) from error
     if error.errno in (errno.ENOTDIR, errno.ELOOP):
-        _refuse_no_folder(full, what)
+        refuse_no_folder(full, what, itself=what == "was not listed")
     if error.errno in _MAYBE_NO_FILE:
         refuse_other_kinds(full, what)
     step = next_step(error, full) or "See the cause above"

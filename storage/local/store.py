@@ -27,6 +27,7 @@ from ...errors import InputError, StorageError
 from ..interface import Durable, Entry, Outcome, Put, Stored
 from ..location import check_path, parse
 from .files import (
+    HASHED_BYTES_MAX,
     TEMP_PREFIX,
     Flush,
     NewFile,
@@ -160,8 +161,8 @@ class LocalStore:
 
     # Reading -----------------------------------------------------------------------------------------------------
 
-    def get(self, path: str) -> Stored | None:
-        return self._read(path, lambda body, found: Stored(body, tag_of(found, body)))
+    def get(self, path: str, *, bytes_max: int | None = None) -> Stored | None:
+        return self._read(path, lambda body, found: Stored(body[:bytes_max], tag_of(found, body)), bytes_max)
 
     def body(self, path: str) -> bytes | None:
         return self._read(path, lambda body, _: body)
@@ -329,13 +330,18 @@ class LocalStore:
                 refuse(error, full, "was not listed")
         return False
 
-    def _read(self, path: str, made: Callable[[bytes, os.stat_result], _Read]) -> _Read | None:
+    def _read(
+        self, path: str, made: Callable[[bytes, os.stat_result], _Read], bytes_max: int | None = None
+    ) -> _Read | None:
         full = self._full(path)
         if (opened := _open_to_read(full)) is None:
             return None
         fd, found = opened
         try:
-            return made(read(fd, found, full), found)
+            # The tag of a small object has its content in it.
+            most = None if bytes_max is None else max(bytes_max, HASHED_BYTES_MAX)
+            body = read(fd, found, full) if most is None or found.st_size <= most else os.pread(fd, most, 0)
+            return made(body, found)
         except OSError as error:
             refuse(error, full, "was not read")
         finally:

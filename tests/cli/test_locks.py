@@ -16,7 +16,7 @@ import pytest
 import lakelatch
 from lakelatch.cli.locks.check import print_verdict
 from lakelatch.locks import open_provider
-from lakelatch.locks.checkup.checkup import Finding, Verdict
+from lakelatch.locks.checkup import Finding, Verdict
 
 from ..servers.zookeeper_server import zookeeper
 from .conftest import rows

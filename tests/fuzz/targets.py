@@ -42,8 +42,7 @@ from lakelatch.hudi.timeline.service_metadata import (
     encode_restore,
     encode_savepoint,
 )
-from lakelatch.locks.core.messages import time_text
-from lakelatch.locks.core.record_text import break_of, fields_of
+from lakelatch.locks.core import break_of, fields_of, time_text
 from lakelatch.locks.dynamodb.item import parse_breaks, parse_item
 from lakelatch.locks.file.generations import Record, generation_name
 from lakelatch.locks.file.hudi_lock_file import Found

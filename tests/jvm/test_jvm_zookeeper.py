@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakelatch.locks import open_provider
-from lakelatch.locks.hudi.keys import implicit_key
+from lakelatch.locks.hudi import implicit_key
 from lakelatch.testing.contention import PATIENCE_S
 
 from ..servers.jvm_peer import jvm_peer

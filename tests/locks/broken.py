@@ -6,22 +6,20 @@ Not collected by itself. All of them are the one in memory, with a grant that br
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import pytest
 
 from lakelatch.environment import Environment
 from lakelatch.locks import LockProvider, Release
-from lakelatch.locks.core.backend import Contender, LockRequest
-from lakelatch.locks.core.lease import Grant
+from lakelatch.locks.core.backend import Contender, Grant, LockRequest
 from lakelatch.locks.core.provider import LeasedLocks
 from lakelatch.locks.lock_url import parse_lock_url
 from lakelatch.locks.memory import MemoryBackend
 from lakelatch.testing import LockProviderContract
 
 
-class Quiet:
+class Quiet(Grant):
     """A grant in memory; its holder hears of its end only when it asks."""
 
     def __init__(self, real: Any) -> None:
@@ -35,9 +33,6 @@ class Quiet:
 
     def release(self) -> Release:
         return self.real.release()
-
-    def listen(self, call: Callable[[str], None]) -> None:
-        """It brings no news."""
 
 
 class QuietBackend(MemoryBackend):
@@ -70,8 +65,8 @@ class TestRenewsWhoeverHolds(TestSound):
         class grant(Quiet):  # noqa: N801
             def renew(self) -> bool:
                 with self.real._space.lock:
-                    slot = self.real._space.slot(self.real._ask.key)
-                    slot.deadline = self.real._env.monotonic() + self.real._ask.lease_s
+                    slot = self.real._space.slot(self.real._request.key)
+                    slot.deadline = self.real._env.monotonic() + self.real._request.lease_s
                     return slot.holder is not None
 
 
@@ -94,7 +89,7 @@ class TestReleasesWhoeverHolds(TestSound):
         class grant(Quiet):  # noqa: N801
             def release(self) -> Release:
                 with self.real._space.lock:
-                    self.real._space.slot(self.real._ask.key).free()
+                    self.real._space.slot(self.real._request.key).free()
                 return Release.RELEASED
 
 
@@ -108,7 +103,7 @@ class TestReleasesNothing(TestSound):
 # Places --------------------------------------------------------------------------------------------------------------
 
 
-class _Place:
+class _Contender(Contender):
     def __init__(self, real: Any, env: Environment) -> None:
         self.real, self.env = real, env
 
@@ -122,7 +117,7 @@ class _Place:
 class TestPollsWithoutPause(TestSound):
     class backend(QuietBackend):  # noqa: N801
         def line_up(self, key: str) -> Contender:
-            class Contender(_Place):
+            class Contender(_Contender):
                 def wait(self, limit_s: float) -> None:
                     self.env.sleep(0.001)  # a round trip, on which no CPU of ours is spent
 
@@ -134,7 +129,7 @@ class TestLeavesNothing(TestSound):
         """Nobody waits behind those who are gone: they are stepped over."""
 
         def line_up(self, key: str) -> Contender:
-            class Contender(_Place):
+            class Contender(_Contender):
                 def leave(self) -> None:
                     pass
 
@@ -153,7 +148,7 @@ class TestLeavesNothing(TestSound):
 class TestServesTheLastFirst(TestSound):
     class backend(QuietBackend):  # noqa: N801
         def line_up(self, key: str) -> Contender:
-            class Contender(_Place):
+            class Contender(_Contender):
                 def wait(self, limit_s: float) -> None:
                     space = self.real._space
                     with space.lock:

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 
 from lakelatch.environment import Environment
 from lakelatch.locks import BreakRecord, Holder, Release
-from lakelatch.locks.core.backend import LockRequest
-from lakelatch.locks.core.lease import Grant
+from lakelatch.locks.core.backend import Backend, Contender, Grant, LockRequest
 from lakelatch.locks.core.provider import LeasedLocks
 from lakelatch.locks.lock_url import parse_lock_url
 
 
 @dataclass(eq=False)
-class ScriptedGrant:
+class ScriptedGrant(Grant):
     """``answer`` is that of `renew` and `check`: a bool or an error. While ``hangs`` is cleared, no call returns."""
 
     token: int
@@ -47,7 +46,7 @@ class ScriptedGrant:
         self.news = call
 
 
-class ScriptedPlace:
+class ScriptedContender(Contender):
     """Waits at once and counts."""
 
     def __init__(self, backend: ScriptedBackend) -> None:
@@ -62,12 +61,10 @@ class ScriptedPlace:
             raise self._backend.leave_error
 
 
-class ScriptedBackend:
+class ScriptedBackend(Backend):
     """Grants one after another from ``grants``; then everything is busy."""
 
     fair = durable_tokens = lifts_tokens = False
-    max_leases: int | None = None
-    requests = 0
 
     def __init__(self, *grants: ScriptedGrant) -> None:
         self.grants = list(grants)
@@ -79,11 +76,11 @@ class ScriptedBackend:
         self.on_grant: Callable[[], None] = lambda: None
         self.on_wait: Callable[[float], None] = lambda _: None
 
-    def line_up(self, key: str) -> ScriptedPlace:
-        return ScriptedPlace(self)
+    def line_up(self, key: str) -> ScriptedContender:
+        return ScriptedContender(self)
 
-    def try_grant(self, ask: LockRequest, place: object) -> Grant | None:
-        self.asked = ask
+    def try_grant(self, request: LockRequest, contender: Contender) -> Grant | None:
+        self.asked = request
         self.on_grant()
         return self.grants.pop(0) if self.grants else None
 

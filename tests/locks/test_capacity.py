@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakelatch.locks.core.capacity import MOST, Capacity
+from lakelatch.locks.core.backend import LEASES_MAX, Capacity
 
 
 @pytest.mark.parametrize(("lease_s", "write_s", "leases"), [(30.0, 0.01, 500), (30.0, 0.05, 100), (3.0, 0.01, 50)])
@@ -29,4 +29,4 @@ def test_one_slow_answer_changes_nothing_and_many_do() -> None:
 
 def test_no_more_than_was_ever_tried() -> None:
     capacity = Capacity(24 * 3600.0, guess_s=0.0)
-    assert capacity.leases == MOST
+    assert capacity.leases == LEASES_MAX

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakelatch.locks.checkup.checkup import check_up
+from lakelatch.locks.checkup import check_up
 
 from ..servers import KEY, Wire, free_port, versitygw
 from ..servers.redis_server import redis_server

@@ -18,8 +18,7 @@ from lakelatch.environment import SYSTEM
 from lakelatch.errors import ConfigError, LockLostError, LockTimeoutError, LockUnavailableError
 from lakelatch.locks import LockProvider, Release, open_provider
 from lakelatch.locks.core.backend import LockRequest
-from lakelatch.locks.dynamodb.backend import BLOCK, LOOKS_ALONE
-from lakelatch.locks.dynamodb.contender import DynamoPlace
+from lakelatch.locks.dynamodb.backend import BLOCK, LOOKS_ALONE, DynamoContender
 from lakelatch.locks.dynamodb.item import OVERTAKEN_MAX, OVERTAKEN_MAX_ALONE, item_key, parse_item, second_key
 from lakelatch.locks.dynamodb.table import Table
 from lakelatch.testing import FakeEnvironment, LockProviderContract
@@ -269,14 +268,14 @@ def test_who_tries_without_waiting_may_overtake(world: World) -> None:
     assert lease is not None
 
 
-def waiter(env: FakeEnvironment, turns: dict[str, float], owner: str) -> DynamoPlace:
-    place = DynamoPlace(cast(Table, None), "flights", env, turns)
-    place.ask = LockRequest("flights", owner, env.process(), LEASE_S, None, 0, "", waits=True)
+def waiter(env: FakeEnvironment, turns: dict[str, float], owner: str) -> DynamoContender:
+    place = DynamoContender(cast(Table, None), "flights", env, turns)
+    place.request = LockRequest("flights", owner, env.process(), LEASE_S, None, 0, "", waits=True)
     place.queued = True
     return place
 
 
-def show(place: DynamoPlace, env: FakeEnvironment, *, holder: int, queue: list[str]) -> None:
+def show(place: DynamoContender, env: FakeEnvironment, *, holder: int, queue: list[str]) -> None:
     """One look at the lock while somebody holds it."""
     queued = {"L": [{"S": each} for each in queue]}
     seen = parse_item({"ownerName": {"S": f"holder {holder}"}, "lakelatchQueue": queued})

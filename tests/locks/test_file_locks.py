@@ -502,3 +502,14 @@ def test_file_locks_are_opened_lazily(tmp_path: Path) -> None:
     open_provider(f"file://{tmp_path}/nothing/yet").close()
     assert not (tmp_path / "nothing").exists()
     assert str(tmp_path) not in file._checked
+
+
+@pytest.mark.parametrize("below", ["", "/locks"])
+def test_a_link_to_nothing_is_not_followed(tmp_path: Path, below: str) -> None:
+    (tmp_path / "link").symlink_to("nowhere")
+    with pytest.raises(StorageError, match="link is a link to nothing, where a folder belongs"):
+        open_provider(f"file://{tmp_path}/link{below}")
+    assert [each.name for each in tmp_path.iterdir()] == ["link"]
+    (tmp_path / "nowhere").mkdir()  # the link leads to a folder now, and the lock may make its own there
+    with open_provider(f"file://{tmp_path}/link{below}") as locks, locks.acquire("k", wait_s=0) as lease:
+        assert lease.lost is None

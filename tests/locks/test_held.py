@@ -10,13 +10,13 @@ import pytest
 from lakelatch.environment import Process
 from lakelatch.errors import LockLostError, LockTimeoutError, StorageError
 from lakelatch.locks import LeasedLocks, Release, open_provider
-from lakelatch.locks.core.lease import HeldLease, LeaseState, renew
-from lakelatch.locks.core.renewer import Renewer
+from lakelatch.locks.core.backend import Grant
+from lakelatch.locks.core.lease import HeldLease, LeaseState, Renewer, renew
 from lakelatch.locks.core.thread_queue import FrontQueue, Ticket
 from lakelatch.testing import FakeEnvironment
 
 
-class Script:
+class Script(Grant):
     """A grant that answers as told, after the time told."""
 
     token = 7
@@ -149,7 +149,7 @@ def test_a_late_renewal_does_not_follow_a_release_or_a_loss(env: FakeEnvironment
     released, lost = hold_it(env, script, renewer), hold_it(env, script, renewer)
     released.release()
     env.suspend(1000)
-    renew([released._hold, lost._hold], lambda grants: [grant.renew() for grant in grants])
+    renew([released._state, lost._state], lambda grants: [grant.renew() for grant in grants])
     assert script.renewals == []
     assert (released.lost, lost.lost) == ("released", "expired")
 

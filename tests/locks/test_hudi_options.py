@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakelatch.errors import ConfigError
-from lakelatch.locks.hudi.keys import implicit_key
-from lakelatch.locks.hudi.options import PREFIX, PROVIDERS, lock_url, table_settings
+from lakelatch.locks.hudi import PREFIX, PROVIDERS, implicit_key, lock_url, table_settings
 from lakelatch.locks.lock_url import parse_lock_url
 
 BASE = "s3://my-bucket/my_lake/my_table"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelatch.errors import InputError
-from lakelatch.locks.lock_keys import normal_key
+from lakelatch.locks.lock_url import normal_key
 from lakelatch.storage.location import canonical
 
 SEGMENT = st.text(

@@ -50,6 +50,6 @@ def test_a_newcomer_does_not_overtake_and_a_waiter_that_gives_up_passes_on() -> 
     grant.release()
     assert backend.try_grant(ask, newcomer) is None
     first.leave()
-    assert isinstance(second, memory._MemoryPlace)
+    assert isinstance(second, memory._MemoryContender)
     assert second.woken.is_set()
     assert backend.try_grant(ask, second) is not None

@@ -89,7 +89,7 @@ class Model:
         rhythm = Rhythm(clock)  # type: ignore[arg-type]
         while True:
             pace, mine = Pace(clock, me, rhythm, 3.0), None  # type: ignore[arg-type]
-            while mine is None:  # as ObjectBackend.try_grant and ObjectPlace.wait
+            while mine is None:  # as ObjectBackend.try_grant and ObjectContender.wait
                 found, turn = rhythm.recall(), False
                 if found is None:
                     turn = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import time
 import uuid
@@ -179,7 +180,7 @@ def test_requests_are_as_few_as_documented(locks: LeasedLocks, rival: LeasedLock
         held.pop().release()
 
     assert requests_of(locks, take) == 4  # the first time for this key: also a look at the tokens and a block of them
-    assert requests_of(locks, lambda: held[0]._hold.grant.renew()) == 1
+    assert requests_of(locks, lambda: held[0]._state.grant.renew()) == 1
     assert requests_of(locks, lambda: held[0].ensure_held()) == 0
     assert requests_of(locks, lambda: held[0].ensure_held(fresh=True)) == 1
     assert requests_of(locks, give_back) == 1
@@ -278,7 +279,7 @@ def test_a_renewal_without_answer_keeps_the_lease(
 def test_a_late_renewal_does_not_undo_a_release(locks: LeasedLocks, store: FaultStore, rival: LeasedLocks) -> None:
     lease = locks.acquire(KEY_NAME, wait_s=0)
     store.add(Late(On("replace_if_match", "table_lock")))
-    lease._hold.grant.renew()
+    lease._state.grant.renew()
     assert lease.release() is Release.RELEASED
     store.land()
     assert rival.inspect(KEY_NAME) is None
@@ -331,6 +332,24 @@ def test_a_torn_object_is_refused_and_named(locks: LeasedLocks, tmp_path: Path) 
         with pytest.raises(LockError, match=r"table_lock.json cannot be read .* delete it"):
             locks_on(LocalStore(tmp_path), SYSTEM).try_acquire(KEY_NAME)
         assert lock_file(tmp_path).read_text() == body
+
+
+def test_a_huge_object_is_refused_without_reading_it_whole(locks: LeasedLocks, tmp_path: Path) -> None:
+    locks.acquire(KEY_NAME, wait_s=0).release()
+    for name in ("table_lock.json", "tokens.json"):
+        path = lock_file(tmp_path).with_name(name)
+        kept = path.read_bytes()
+        os.truncate(path, 1 << 40)
+        with pytest.raises(LockError, match=f"{name}.* cannot be read"):
+            locks_on(LocalStore(tmp_path), SYSTEM).try_acquire(KEY_NAME, token_above=1 << 40)
+        path.write_bytes(kept)
+    locks_on(LocalStore(tmp_path), SYSTEM).acquire(KEY_NAME, wait_s=0, token_above=1 << 40).release()
+
+
+def test_a_reason_that_would_make_a_huge_object_is_refused(locks: LeasedLocks) -> None:
+    with pytest.raises(InputError, match="give a shorter reason"):
+        locks.try_acquire(KEY_NAME, reason="x" * (1 << 20))
+    locks.acquire(KEY_NAME, wait_s=0, reason="x" * 1000).release()
 
 
 # Beside a JVM -------------------------------------------------------------------------------------------------------
@@ -487,8 +506,8 @@ class Dated:
     def __getattr__(self, name: str) -> object:
         return getattr(self._inner, name)
 
-    def get(self, path: str) -> Stored | None:
-        found = self._inner.get(path)
+    def get(self, path: str, *, bytes_max: int | None = None) -> Stored | None:
+        found = self._inner.get(path, bytes_max=bytes_max)
         return found and replace(found, mtime=self._times.get(found.tag))
 
     def put(self, path: str, body: bytes) -> Put:
@@ -517,7 +536,7 @@ def test_a_waiter_whose_clock_is_set_does_not_take_a_lock_that_is_held(
         assert waiter.try_acquire(KEY_NAME) is None
         place = waiter._backend.line_up(KEY_NAME)
         theirs.set_wall(theirs.now() + step_s)
-        ask = waiter._ask(KEY_NAME, None, None, 0, "", waits=True)
+        ask = waiter._request(KEY_NAME, None, None, 0, "", waits=True)
         assert waiter._backend.try_grant(ask, place) is None  # a waiter that was in line
         assert waiter.inspect(KEY_NAME) is not None
         with pytest.raises(LockError, match="clock of this machine"):
@@ -562,8 +581,8 @@ def test_setting_the_clock_costs_one_measurement(tmp_path: Path, env: FakeEnviro
     locks = locks_on(Dated(LocalStore(tmp_path), env), env)
     lease = locks.acquire(KEY_NAME, wait_s=0, lease_s=10)
     env.set_wall(env.now() + 2)
-    assert requests_of(locks, lambda: lease._hold.grant.renew()) == 3
-    assert requests_of(locks, lambda: lease._hold.grant.renew()) == 1
+    assert requests_of(locks, lambda: lease._state.grant.renew()) == 3
+    assert requests_of(locks, lambda: lease._state.grant.renew()) == 1
 
 
 def test_a_provider_that_travels_leaves_what_its_clock_said_behind(tmp_path: Path, env: FakeEnvironment) -> None:
@@ -624,7 +643,7 @@ def test_every_look_teaches_how_long_a_turn_is(env: FakeEnvironment) -> None:
 
 def test_who_takes_it_again_leaves_the_line_as_it_is(locks: LeasedLocks, tmp_path: Path) -> None:
     lease = locks.acquire(KEY_NAME, wait_s=1)
-    assert lease._hold.grant._replace(
+    assert lease._state.grant._replace(
         lambda lock: replace(lock, ours=lock.ours | {"line": ["me"]})
     )  # as others left it
     lease.release()

@@ -346,7 +346,7 @@ def test_a_restart_without_append_only_file_ends_leases_and_above_lifts_the_coun
 def test_scripts_come_back_after_a_flush(locks: LockProvider, server: RedisServer, key: str) -> None:
     lease = locks.acquire(key, wait_s=0)
     server.client.script_flush()
-    assert locks._backend.renew_many([lease._hold.grant] * 3) == [True] * 3  # type: ignore[attr-defined]
+    assert locks._backend.renew_many([lease._state.grant] * 3) == [True] * 3  # type: ignore[attr-defined]
     server.client.script_flush()
     assert lease.release() is Release.RELEASED
     server.client.flushall()
@@ -395,7 +395,7 @@ def test_a_user_needs_no_more_than_the_documented_commands(
         with pytest.raises(LockTimeoutError):
             open_provider(locks.url, env=type(SYSTEM)()).acquire(key, wait_s=0.1)
         lease.ensure_held(fresh=True)
-        assert locks._backend.renew_many([lease._hold.grant]) == [True]  # type: ignore[attr-defined]
+        assert locks._backend.renew_many([lease._state.grant]) == [True]  # type: ignore[attr-defined]
         assert locks.break_lease(key, token=lease.token, reason="test", who="me")
         assert lease.release() is Release.WAS_LOST
         assert len(locks.breaks(key)) == 1

@@ -209,7 +209,7 @@ def test_a_cluster_spreads_locks_and_keeps_each_together(nodes: list[RedisServer
         counts = [node.client.dbsize() for node in nodes]
         assert sum(counts) == 60
         assert min(counts) > 0
-        grants = [lease._hold.grant for lease in leases]  # type: ignore[attr-defined]
+        grants = [lease._state.grant for lease in leases]  # type: ignore[attr-defined]
         nodes[0].client.script_flush()
         assert locks._backend.renew_many(grants) == [True] * 30  # type: ignore[attr-defined]
         taken = []
@@ -243,7 +243,7 @@ def test_a_lock_moves_with_its_slot(nodes: list[RedisServer], cluster: str) -> N
         for node in (nodes[there], nodes[here], *nodes):
             node.client.execute_command("CLUSTER SETSLOT", slot, "NODE", names[there])
         lease.ensure_held(fresh=True)
-        assert locks._backend.renew_many([lease._hold.grant]) == [True]  # type: ignore[attr-defined]
+        assert locks._backend.renew_many([lease._state.grant]) == [True]  # type: ignore[attr-defined]
         assert lease.release().value == "released"
         with locks.acquire("moving", wait_s=0) as again:
             assert again.token == lease.token + 1

@@ -12,8 +12,7 @@ import pytest
 from lakelatch.environment import SYSTEM, SystemEnvironment
 from lakelatch.errors import StorageError
 from lakelatch.locks import open_provider
-from lakelatch.locks.core import renewer
-from lakelatch.locks.core.lease import Grant
+from lakelatch.locks.core.backend import Grant
 from lakelatch.testing import FakeEnvironment
 from lakelatch.testing.contention import until
 
@@ -113,6 +112,8 @@ def test_a_held_lease_costs_one_request_per_third_of_it(env: FakeEnvironment) ->
 class Batching(ScriptedBackend):
     """Renews many in one request."""
 
+    batch_max = 256
+
     def __init__(self, *grants: ScriptedGrant) -> None:
         super().__init__(*grants)
         self.batches: list[int] = []
@@ -139,7 +140,7 @@ def test_many_renewals_go_in_one_request_and_each_has_its_answer(env: FakeEnviro
     grants[1].answer = False
     grants[2].answer = StorageError("only this one")
     env.advance(4)
-    assert sorted(backend.batches) == [300 - renewer._BATCH_MAX, renewer._BATCH_MAX]
+    assert sorted(backend.batches) == [300 - Batching.batch_max, Batching.batch_max]
     assert [lease.lost for lease in leases[:4]] == [None, "stolen", None, None]
     grants[2].answer = True
     backend.fails = True

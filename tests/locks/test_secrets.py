@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 import lakelatch
 from lakelatch.errors import LakeLatchError
 from lakelatch.locks import check_url, open_provider
-from lakelatch.locks.lock_keys import normal_key
-from lakelatch.locks.lock_url import shown
+from lakelatch.locks.lock_url import normal_key, shown
 from lakelatch.plain_text import may_hold_password
 from lakelatch.storage import open_store
 

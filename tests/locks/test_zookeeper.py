@@ -194,7 +194,7 @@ def listen_only(locks: LockProvider, key: str) -> tuple[Lease, Any, Event]:
     told = Event()
     lease = locks.acquire(key, wait_s=20)
     lease.on_lost(lambda _: told.set())
-    hold = lease._hold  # type: ignore[attr-defined]
+    hold = lease._state  # type: ignore[attr-defined]
     hold.next_at = hold.deadline = float("inf")
     return lease, hold.grant, told
 
@@ -413,7 +413,7 @@ def test_what_a_lock_costs(locks: LockProvider, key: str) -> None:
 def test_many_leases_are_renewed_in_one_request(locks: LockProvider, key: str) -> None:
     leases = [locks.acquire(f"{key}/{i}", wait_s=20) for i in range(30)]
     backend = locks._backend  # type: ignore[attr-defined]
-    grants = [lease._hold.grant for lease in leases]  # type: ignore[attr-defined]
+    grants = [lease._state.grant for lease in leases]  # type: ignore[attr-defined]
     before = backend.requests
     assert backend.renew_many(grants) == [True] * 30
     assert backend.requests - before <= 1 + 30  # and each is watched from now on

@@ -170,10 +170,11 @@ def accepts(port: int) -> bool:
 class Wire:
     """A TCP relay to a server, which can lose a reply after the server has sent it. A context manager.
 
-    ``delay_s`` is how long each reply is under way.
+    ``delay_s`` is how long each reply is under way. ``replied`` counts the bytes of replies.
     """
 
     def __init__(self, port: int, *, delay_s: float = 0.0) -> None:
+        self.replied = 0
         self._target = port
         self._delay_s = delay_s
         self._lose = threading.Event()
@@ -203,6 +204,7 @@ class Wire:
                     break
                 if replies and self._delay_s:
                     threading.Event().wait(self._delay_s)
+                self.replied += len(body) if replies else 0
                 sink.sendall(body)
         for end in (source, sink):
             with suppress(OSError):

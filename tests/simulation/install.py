@@ -16,7 +16,6 @@ from lakelatch.hudi.table.config import TableConfig
 from lakelatch.hudi.timeline import timeline
 from lakelatch.locks import LockProvider, memory
 from lakelatch.locks.core import lease as held
-from lakelatch.locks.core import renewer
 from lakelatch.locks.core import thread_queue as queue
 from lakelatch.locks.core.lease import LeaseState
 from lakelatch.occ.check import buckets
@@ -60,7 +59,7 @@ def simulated() -> Iterator[None]:
             stack.callback(logging.disable, logging.NOTSET)
             stack.enter_context(
                 simulated_mutexes(
-                    commit_log, publish, heartbeat, opened, view, table_lock, remembered, held, memory, queue, renewer
+                    commit_log, publish, heartbeat, opened, view, table_lock, remembered, held, memory, queue
                 )
             )
             stack.enter_context(mock.patch.object(table_lock, "open_provider", _open_provider))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from lakelatch.errors import LockUnavailableError
-from lakelatch.locks.core.backend import Contender, LockRequest
+from lakelatch.locks.core.backend import Backend, Contender, Grant, LockRequest
 from lakelatch.locks.core.provider import LeasedLocks
 from lakelatch.locks.interface import BreakRecord, Holder, Release
 from lakelatch.locks.lock_url import parse_lock_url
@@ -43,12 +43,10 @@ class LockServer:
         return True
 
 
-class SimBackend:
+class SimBackend(Backend):
     fair = False
     durable_tokens = False
     lifts_tokens = True
-    max_leases = None
-    requests = 0
 
     def __init__(self, server: LockServer, env: SimEnvironment, network: Network) -> None:
         self.server, self.env, self._network = server, env, network
@@ -58,23 +56,23 @@ class SimBackend:
         return self._network.scheduler.now
 
     def line_up(self, key: str) -> Contender:
-        return _Place(self)
+        return _Contender(self)
 
-    def try_grant(self, ask: LockRequest, place: Contender) -> _Grant | None:
-        assert isinstance(place, _Place)
+    def try_grant(self, request: LockRequest, contender: Contender) -> _Grant | None:
+        assert isinstance(contender, _Contender)
 
         def grant() -> _Grant | None:
             server, now = self.server, self.now
             if server.holder is not None and now < server.until:
                 return None
-            server.token = max(server.token, ask.token_above) + 1
-            server.until, server.lease_s = now + ask.lease_s, ask.lease_s
-            server.ends[ask.owner] = server.until
+            server.token = max(server.token, request.token_above) + 1
+            server.until, server.lease_s = now + request.lease_s, request.lease_s
+            server.ends[request.owner] = server.until
             server.granted.add(server.token)
-            server.holder = Holder(ask.key, ask.owner, server.token, self.env.now(), None, ask.reason)
-            return _Grant(self, ask.owner, server.token)
+            server.holder = Holder(request.key, request.owner, server.token, self.env.now(), None, request.reason)
+            return _Grant(self, request.owner, server.token)
 
-        place.owner = ask.owner
+        contender.owner = request.owner
         return self.request("grant", grant)
 
     def inspect(self, key: str) -> Holder | None:
@@ -86,9 +84,6 @@ class SimBackend:
 
     def breaks(self, key: str) -> tuple[BreakRecord, ...]:
         return ()
-
-    def close(self) -> None:
-        pass
 
     def request(self, op: str, act: Callable[[], T]) -> T:
         """One round trip."""
@@ -106,7 +101,7 @@ class SimBackend:
         return answer
 
 
-class _Place:
+class _Contender(Contender):
     def __init__(self, backend: SimBackend) -> None:
         self._backend = backend
         self.owner: str | None = None
@@ -122,7 +117,7 @@ class _Place:
                 self._backend.request("leave", lambda: self._backend.server.give_up(owner=self.owner))
 
 
-class _Grant:
+class _Grant(Grant):
     def __init__(self, backend: SimBackend, owner: str, token: int) -> None:
         self._backend, self._owner, self.token = backend, owner, token
 
@@ -146,9 +141,6 @@ class _Grant:
     def release(self) -> Release:
         done = self._backend.request("release", lambda: self._backend.server.give_up(owner=self._owner))
         return Release.RELEASED if done else Release.WAS_LOST
-
-    def listen(self, call: Callable[[str], None]) -> None:
-        pass
 
     def ends_at(self) -> float:
         """When the server takes this lease for ended, by the scheduler's clock."""

@@ -203,7 +203,7 @@ class SimStore:
 
     # --- reading ----------------------------------------------------------------------------------------------
 
-    def get(self, path: str) -> Stored | None:
+    def get(self, path: str, *, bytes_max: int | None = None) -> Stored | None:
         return self._read("get", path, lambda: self._objects.stored.get(path))
 
     def body(self, path: str) -> bytes | None:

@@ -27,6 +27,19 @@ def bucket(request):
     return request.getfixturevalue(request.param)
 
 
+def test_of_a_large_object_only_the_beginning_arrives_where_no_more_is_wanted(bucket):
+    body = os.urandom(32 << 20)
+    with Wire(bucket.port) as wire:
+        store = bucket.store(str(uuid.uuid4()), port=wire.port)
+        put = store.put_if_absent("a", body)
+        before = wire.replied
+        found = store.get("a", bytes_max=1000)
+        assert (found.body, found.tag) == (body[:1000], put.tag)
+        assert wire.replied - before < len(body) // 2
+        assert store.replace_if_match("a", b"small", found.tag).done
+        assert store.get("a", bytes_max=1000).body == b"small"
+
+
 def test_a_reply_lost_after_the_write_is_unknown_and_repeating_shows_that_it_landed(bucket):
     with Wire(bucket.port) as wire:
         store = bucket.store(str(uuid.uuid4()), port=wire.port)

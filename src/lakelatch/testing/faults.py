@@ -202,8 +202,8 @@ class FaultStore:
     def sync(self, folder: str) -> None:
         return self._do("sync", folder, lambda: self.inner.sync(folder))
 
-    def get(self, path: str) -> Stored | None:
-        return self._do("get", path, lambda: self.inner.get(path))
+    def get(self, path: str, *, bytes_max: int | None = None) -> Stored | None:
+        return self._do("get", path, lambda: self.inner.get(path, bytes_max=bytes_max))
 
     def body(self, path: str) -> bytes | None:
         return self._do("get", path, lambda: self.inner.body(path))

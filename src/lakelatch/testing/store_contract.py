@@ -48,6 +48,15 @@ class StoreContract:
         assert entry.mtime > 1_500_000_000
         assert [each.path for each in store.list("folder")] == ["folder/object"]
 
+    @pytest.mark.parametrize("size", [100, 300_000, 3_000_000])
+    def test_no_more_is_read_than_is_wanted(self, store: Store, size: int) -> None:
+        body = os.urandom(size)
+        put = store.put_if_absent("a", body)
+        for bytes_max in (10, 200_000, size, size + 1):
+            found = store.get("a", bytes_max=bytes_max)
+            assert found is not None
+            assert (found.body, found.tag) == (body[:bytes_max], put.tag)
+
     @pytest.mark.parametrize("durable", [True, False])
     def test_a_taken_path_is_lost_and_keeps_its_bytes(self, store: Store, durable: bool) -> None:
         assert store.put_if_absent("a", b"first", durable=durable).done

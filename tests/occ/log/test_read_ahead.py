@@ -119,7 +119,7 @@ class Growing:
         self.there[path] = body
         return Put(Outcome.DONE)
 
-    def get(self, path: str) -> Stored | None:
+    def get(self, path: str, *, bytes_max: int | None = None) -> Stored | None:
         body = self.body(path)
         return None if body is None else Stored(body, "")
 

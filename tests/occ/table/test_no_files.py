@@ -101,13 +101,20 @@ def test_what_stands_for_a_folder_is_named_by_a_write_and_by_a_check(folder: Pat
             table.upsert([{"id": "1", "v": 1}], timeout_s=5)
         return relative
 
-    # Where a link leads to nothing, a folder may be made; a table without a log is read-only.
-    assert relative in (said := told_by(write)) or "commit log" in said
+    # Not that there is no log: `adopt` would begin another one.
+    assert relative in (said := told_by(write))
+    assert "adopt" not in said
+    is_log = where in ("", "/log", "/log/{epoch}")
+    assert f"is {kind}, where a folder belongs" in said or not is_log
+    assert not path.is_dir(), "a folder was made where the link leads"
     found = [each for each in check(lakelatch.storage.open_store(url)).findings if each.kind == "no-file"]
-    if path.is_dir():  # which the write has made where the link leads
-        return
     assert [each.path for each in found] == [relative]
     assert f"is {kind}, where a folder belongs" in found[0].message
+    if is_log and kind != "a link to itself":  # which stops the opening already
+        with lakelatch.open(url) as table:
+            advice = advise(gather(table.session))
+        assert "no-file" in [each.kind for each in advice]
+        assert "adopt" not in " ".join(each.message + each.mend for each in advice)
 
 
 def told_by(call: Callable[[], str]) -> str:

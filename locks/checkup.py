@@ -5,32 +5,41 @@ processes, half a minute at most where the server is near. A promise is kept, br
 that does not answer, or refuses the user, has broken none. Leases are as long as the server's answers require. Its keys
 begin with ``lakelatch-check-``, and the first of them is held throughout, so that two checks of one server do not take
 each other for a fault.
+
+The other processes run this module: ``contend URL KEY FOLDER SECONDS`` and ``hold URL KEY LEASE_S`` take locks as writers do,
+and report the result as a line of JSON. Each waits for a line on its standard input before it goes on, so that all begin
+together and the checker decides when something happens.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
+from threading import Event
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qsl, quote, urlencode
 
-from ...environment import SYSTEM, Environment
-from ...errors import ConfigError, LakeLatchError, LockError, LockTimeoutError, TokenRegressedError, UnsafeStoreError
-from ..interface import LockProvider, Release
-from ..lock_url import format_duration
-from ..registry import open_provider
-from .worker import PATIENCE_S
+from ..environment import SYSTEM, Environment
+from ..errors import ConfigError, LakeLatchError, LockError, LockTimeoutError, TokenRegressedError, UnsafeStoreError
+from .core import LeasedLocks
+from .interface import Release
+from .lock_url import format_duration
+from .registry import open_provider
 
 PREFIX = "lakelatch-check-"
+PATIENCE_S = 60.0
 _LEASE_S_MIN = 3.0
 _LEASE_ACQUIRES = 8  # how many of the slowest acquire or release fit into a lease
 _MEASURED = 3  # times that each is done at least
@@ -162,7 +171,7 @@ class _Checkup:
         """Release the leases that are held."""
         self._stack.close()
 
-    # --- the parts -------------------------------------------------------------------------------------------
+    # --- the parts ---
 
     def _answers(self) -> tuple[bool, str]:
         began = self._env.monotonic()
@@ -184,12 +193,12 @@ class _Checkup:
         until = self._env.monotonic() + self._seconds
         sent = [0, 0]
         while len(acquires) < _MEASURED or (self._env.monotonic() < until and len(acquires) < 1000):
-            counts, times = [_requests(self._locks)], [self._env.monotonic()]
+            counts, times = [self._sent()], [self._env.monotonic()]
             lease = self._locks.acquire(key, wait_s=PATIENCE_S)
-            counts.append(_requests(self._locks))
+            counts.append(self._sent())
             times.append(self._env.monotonic())
             lease.release()
-            counts.append(_requests(self._locks))
+            counts.append(self._sent())
             times.append(self._env.monotonic())
             acquires.append(times[1] - times[0])
             releases.append(times[2] - times[1])
@@ -201,6 +210,10 @@ class _Checkup:
             figures[f"{name}_ms_p99"] = _percentile(values, 0.99) * 1000
         if any(sent):
             figures["requests_per_acquire"], figures["requests_per_release"] = (each / len(acquires) for each in sent)
+
+    def _sent(self) -> int:
+        # Not a part of the contract: built-in providers count, a third party's need not.
+        return self._locks.requests if isinstance(self._locks, LeasedLocks) else 0
 
     def _exclusion(self) -> tuple[bool, str]:
         with tempfile.TemporaryDirectory(prefix="lakelatch-check-") as folder, ExitStack() as stack:
@@ -311,7 +324,7 @@ class _Checkup:
 
 @contextmanager
 def _worker(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", f"{__package__}.worker", *arguments]
+    command = [sys.executable, "-m", __name__, *arguments]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as worker:
         try:
@@ -339,10 +352,59 @@ def _answer(worker: subprocess.Popen[str]) -> dict[str, Any]:
     return answer
 
 
-def _requests(locks: LockProvider) -> int:
-    # Not a part of the contract: built-in providers count, a third party's need not.
-    return int(getattr(getattr(locks, "_backend", None), "requests", 0))
-
-
 def _percentile(values: list[float], part: float) -> float:
     return sorted(values)[min(int(len(values) * part), len(values) - 1)]
+
+
+# --- the other processes ---
+
+
+def contend(url: str, key: str, folder: str, seconds: str) -> None:
+    """Take and release as often as possible. A file that only a holder creates shows when two hold at once."""
+    inside = Path(folder, "inside")
+    grants: list[tuple[float, int]] = []
+    waits: list[float] = []
+    overlaps = 0
+    with open_provider(url) as locks:
+        locks.inspect(key)  # connected before the others are kept waiting
+        _say("ready")
+        sys.stdin.readline()
+        until = time.monotonic() + float(seconds)
+        while not grants or time.monotonic() < until:  # one at least, however slow the server is
+            asked = time.monotonic()
+            with locks.acquire(key, wait_s=PATIENCE_S, reason="lakelatch locks check") as lease:
+                now = time.monotonic()
+                try:
+                    os.close(os.open(inside, os.O_CREAT | os.O_EXCL))
+                except FileExistsError:
+                    overlaps += 1
+                os.sched_yield()  # on a busy machine others would hardly ever run while we hold it
+                grants.append((now, lease.token))
+                waits.append(now - asked)
+                with suppress(FileNotFoundError):
+                    inside.unlink()
+    _say({"grants": grants, "waits": waits, "overlaps": overlaps})
+
+
+def hold(url: str, key: str, lease_s: str) -> None:
+    """Hold until the lease is lost, and report how and when that was noticed."""
+    lost = Event()
+    with open_provider(url) as locks:
+        lease = locks.acquire(key, wait_s=PATIENCE_S, lease_s=float(lease_s), reason="lakelatch locks check")
+        lease.on_lost(lambda _: lost.set())
+        _say(lease.token)
+        sys.stdin.readline()
+        began = time.monotonic()
+        told = lost.wait(3 * float(lease_s))
+        after_s = time.monotonic() - began
+        answer = {"told": told, "after_s": after_s, "lost": lease.lost, "release": lease.release().value}
+    _say(answer)
+
+
+def _say(what: object) -> None:
+    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    (contend if sys.argv[1] == "contend" else hold)(*sys.argv[2:])

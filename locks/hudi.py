@@ -3,6 +3,9 @@
 A table that is shared with JVM writers is already configured for them: the same keys, passed in here, give the lock
 that those writers take. Each option is declared once below, with its translation. An unknown option is refused with a
 list of the known ones, because an option that is silently left out may mean another lock.
+
+Two of Hudi's providers derive the key from the table's path: the xxHash64 of the base path with a seed of Hudi's own, a
+Java int widened to 64 bits, as 16 upper-case hex digits.
 """
 
 from __future__ import annotations
@@ -13,14 +16,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from ...errors import ConfigError
-from ...storage import location
-from ..lock_url import format_duration
+from ..errors import ConfigError
+from ..storage import location
+from .lock_url import format_duration
 
 PREFIX = "hoodie.write.lock."
 _BASE_PATH, _TABLE_NAME = "hoodie.base.path", "hoodie.table.name"
 _PROVIDERS = "org.apache.hudi.client.transaction.lock."
 _AWS = "org.apache.hudi.aws.transaction.lock."
+_SEED = 0xFFFFFFFFDABADABA
 
 # Hudi's class -> the options that belong to it, without the prefix.
 PROVIDERS: Mapping[str, tuple[str, ...]] = {
@@ -131,8 +135,6 @@ def _zookeeper(given: _Given) -> str:
 
 
 def _zookeeper_implicit(given: _Given) -> str:
-    from .keys import implicit_key
-
     return _zk(given, f"/tmp/{implicit_key(given.base_path)}", "lock_key")  # noqa: S108 - a znode, Hudi's own
 
 
@@ -155,8 +157,6 @@ def _dynamodb(given: _Given) -> str:
 
 
 def _dynamodb_implicit(given: _Given) -> str:
-    from .keys import implicit_key
-
     return _ddb(given, implicit_key(given.base_path))
 
 
@@ -218,3 +218,15 @@ _URLS: Mapping[str, Callable[[_Given], str]] = {
 def _url(place: str, **query: str) -> str:
     tail = urlencode({name: value for name, value in query.items() if value}, quote_via=quote, safe="/:,")
     return f"{place}?{tail}" if tail else place
+
+
+def implicit_key(base_path: str) -> str:
+    """Return the key for a table at ``base_path``, spelled as JVM writers configure it (a final ``/`` counts)."""
+    try:
+        import xxhash
+    except ModuleNotFoundError as e:
+        raise ConfigError(
+            "Hudi's implicit lock keys need xxhash; run pip install 'lakelatch[zookeeper]' or 'lakelatch[dynamodb]'",
+        ) from e
+    path = re.sub("^s3a://", "s3://", base_path, flags=re.IGNORECASE)
+    return xxhash.xxh64_hexdigest(path.encode(), seed=_SEED).upper()
