@@ -28,7 +28,7 @@ from ...errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
-from ...hudi.timeline import Instant
+from ...hudi.timeline import COMMIT_ACTIONS, CommitMetadata, Instant
 from ...storage import Durable, Outcome, Put, Store, is_far, secured
 from ..entries import (
     Batches,
@@ -38,6 +38,7 @@ from ..entries import (
     End,
     GroupBegin,
     GroupCommit,
+    Import,
     Landed,
     LogEntry,
     Open,
@@ -61,7 +62,8 @@ from .epochs import (
     slot_path,
 )
 from .foreign_commits import Strangers
-from .publisher import Publisher
+from .imports import imported, refuse_planned_rollback, refuse_skipped
+from .publisher import Publisher, metadata_of
 from .read_ahead import ReadAhead
 from .state import LogState
 from .unknown_outcome import OutcomeGuard
@@ -352,6 +354,7 @@ class CommitLog:
         follower: Follower | None = None,
         look: bool | None = None,
         publishes: bool = True,
+        first: Callable[[Commit], object] | None = None,
     ) -> LogEntry | None:
         """Append the entry that ``build`` makes of the state at the head; return it with its slot.
 
@@ -365,13 +368,18 @@ class CommitLog:
                 one that may publish the commits that others left.
             publishes: False for an entry that is no commit, if the caller publishes the newest commit before it reads
                 the table. Saves a request between two slots on a far store.
+            first: with neighbours, called with the commit entry before it is appended: puts the completed instant, which
+                makes it committed. From then on the entry is appended whatever slot it takes, and needs no decision.
+
+        With neighbours, ``look`` also imports the commits that the log does not know, before ``build`` is called.
 
         Raises:
             CommitStateUnknownError: the store gave no answer for a minute, or none about the outcome of an entry in
                 doubt. The entry may be in the log, or may still arrive.
         """
         with self._mutex, OutcomeGuard(self._store.url) as self._doubt:
-            again, unread = False, self._may_be_at_head()
+            again, unread = False, first is None and self._may_be_at_head()
+            done: Commit | None = None
             while True:
                 surely = again or not self._far or self._unverified is not None
                 if not unread:
@@ -379,7 +387,12 @@ class CommitLog:
                     self._read_on(surely=surely)
                     self._alone = self.next_slot == before
                 try:
-                    entry, again = self._propose(build, look=look, publishes=publishes, surely=surely), False
+                    if done is None:
+                        entry, again = self._propose(build, look=look, publishes=publishes, surely=surely), False
+                    elif done.instant in self.state.open:
+                        entry = done
+                    else:  # its lease had ended, and the next holder of the lock has imported it
+                        return at_slot(done, self.next_slot - 1)
                 except _ReplacedError:
                     again, unread = True, False
                     continue
@@ -394,6 +407,9 @@ class CommitLog:
                     unread = False
                     continue
                 unread = False
+                if first is not None and done is None and isinstance(entry, Commit):
+                    first(entry)
+                    done = entry
                 epoch, slot = self.epoch, self.next_slot
                 body = encode(entry, epoch, slot, self._env.uuid())
                 if not self._insist(slot_path(epoch, slot), body, entry):
@@ -408,9 +424,12 @@ class CommitLog:
                         continue
                 self._appended = slot
                 self._apply(entry)
+                if isinstance(entry, Import):
+                    continue
                 if follower is not None:
                     self._followers.append(follower)
-                self._close_if_full()
+                if look or not self.state.settings.timeline_first:  # else others may commit while the epoch is closed
+                    self._close_if_full()
                 return entry
 
     def _may_be_at_head(self) -> bool:
@@ -436,8 +455,12 @@ class CommitLog:
         """
         try:
             self.state.settings.refuse_older_versions(self._store.url)
-            if look is not False:
-                self._strangers.look(now=bool(look))  # may read on, so before publishing
+            # Either may read on, so before publishing.
+            if look and self.state.settings.timeline_first:
+                if (found := self._to_import()) is not None:
+                    return found
+            elif look is not False:
+                self._strangers.look(now=bool(look))
             if publishes or not self._far:
                 if not surely and not self._is_published():
                     self._refuse_replaced()
@@ -445,7 +468,8 @@ class CommitLog:
             state = self.state
             self._refuse_unopened(state)
             entry = build(state)
-            if self._strangers.found and not isinstance(entry, End | None):  # ending a transaction is always safe
+            foreign = self._strangers.found and not self.state.settings.timeline_first
+            if foreign and not isinstance(entry, End | None):  # ending a transaction is always safe
                 raise self._strangers.error(self._store.url)
         except _ReplacedError:
             raise
@@ -456,6 +480,48 @@ class CommitLog:
         if entry is None and not surely:
             self._refuse_replaced()
         return entry
+
+    def _to_import(self) -> Import | None:
+        """Return the entry that imports what is completed on the timeline and not in the log. Under the table's lock only."""
+        folder = self._timeline.folder
+        shown = self._timeline.since(self._strangers.listed_from)
+        self._strangers.judge(shown)
+        new = self._strangers.unknown(shown)
+        if not new:
+            return None
+        entry = imported(self._store, folder, new, self.state)
+        if not self._timeline.merge_on_read:  # there a version is made from log files too
+            refuse_skipped(
+                self._store, [metadata_of(self._store, each) for each in entry.members], self._contents_since
+            )
+        return entry
+
+    def _contents_since(self, requested: str) -> list[CommitMetadata]:
+        found = [each for each in self._timeline.since(requested) if each.action in COMMIT_ACTIONS and each.completed]
+        return [content for each in found if (content := self._timeline.content(each)) is not None]
+
+    def put_first(self, commit: Commit) -> None:
+        """Put the completed instant of a commit that has no entry yet: with neighbours, this makes it committed.
+
+        Raises:
+            RolledBackError: another engine rolls it back.
+            CommitStateUnknownError: the store gave no answer; it may be committed.
+        """
+        refuse_planned_rollback(self._store, self._timeline.folder, commit.instant, self._strangers.planned)
+        try:
+            self._timeline.publish(commit, unseen=True)
+        except StorageError as e:
+            raise CommitStateUnknownError(
+                f"{self._store.url}: no answer when {commit.shown} was put on the timeline ({e}). It may have landed or may "
+                "still land, so nothing was deleted; the next holder of the lock reads which",
+                table=self._store.url,
+                instant=commit.instant,
+            ) from e
+
+    @property
+    def newest_shown(self) -> str:
+        """The largest time in the log and, with neighbours, in the last listing of the timeline."""
+        return max(self.state.top, self._strangers.newest)
 
     def _refuse_replaced(self) -> None:
         if self._newest_epoch() != self.epoch:
@@ -516,6 +582,14 @@ class CommitLog:
             return there
 
     def _publish_newest(self, *, locked: bool = False, looked: bool = False) -> bool:
+        if self.state.settings.timeline_first:
+            # Every commit of the log was on the timeline before. What restores and archivals of ours have taken off may
+            # have been put back by a late publisher.
+            if undone := [each for each in self._unverified or () if each.undone]:
+                self._timeline.keep_away(undone)
+            self._unverified = None
+            self._published = self.state.newest[-1].slot if self.state.newest else -1
+            return True
         while self._unverified is not None:
             if not self._verify(self._unverified, locked=locked):
                 return False
@@ -717,6 +791,8 @@ class CommitLog:
             there = self._publish_newest()
             self._strangers.look(now=True)
             if self._strangers.found:
+                if self.state.settings.timeline_first:
+                    return  # the next holder of the lock imports them, and closes
                 raise self._strangers.error(self._store.url)
             if not there or self.state.closed or (self.epoch, self.next_slot) != (epoch, slot):
                 return  # closed already, or new entries came: the next appender closes

@@ -25,6 +25,7 @@ from ...errors import (
     ConflictError,
     InputError,
     LakeLatchError,
+    LockLostError,
     RolledBackError,
     StorageError,
 )
@@ -32,10 +33,10 @@ from ...hudi.timeline import Instant, State, file_name
 from ...storage import Outcome
 from ...tracing import Trace
 from ..entries import Begin, End, GroupBegin, LogEntry, Loss
-from ..log import Follower, LogState
+from ..log import Follower, LogState, rolled_back
 from ..session import ended_by_others, is_over, refuse_landed, reserved_by, restored_below, undisturbed
 from ..turns import BoundedWait
-from .begin_entry import BeginEntry
+from .begin_entry import BeginEntry, NeedsLockError
 
 if TYPE_CHECKING:
     from ...conflict import Claim
@@ -124,14 +125,25 @@ class Attempt:
             ConflictError: such a writer did not end in time.
         """
         patience, follower = BoundedWait(session), Follower()
+        kept = lease is not None  # by the caller, until the end
         # On a far store, check while the begin entry is put: that entry affects no other version or engine.
         checked = Task(session.env, session.refuse_if_unwritable) if session.far and not kind.service else None
         trace = Trace(table=session.url, operation=operation, writer=session.writer)
         wanted = BeginEntry(session, kind, claim, batch, under)
         try:
-            if lease is None:
+            if lease is None and not session.settings.timeline_first:
                 wanted.ask_first()
-            while (entry := session.log.append(wanted, follower=follower, publishes=False)) is None:
+            while True:
+                if lease is None and session.settings.timeline_first:
+                    lease = session.lease(f"beginning {operation}")
+                wanted.exclusive = lease is not None
+                look = True if session.settings.timeline_first else None
+                try:
+                    entry = session.log.append(wanted, follower=follower, publishes=False, look=look)
+                except NeedsLockError:
+                    continue
+                if entry is not None:
+                    break
                 if wanted.found is not None:
                     follower = session.log.follow_from(wanted.found.slot + 1)
                     break
@@ -175,10 +187,19 @@ class Attempt:
                     (session.publish_last if lease is None else partial(session.log.publish_last, locked=True))()
                 session.heart.start(made.instant)
                 made._announce_pending()
+                if session.settings.timeline_first:
+                    # A neighbour that begins from here on knows of this transaction, if the lock was held all the time.
+                    made.arrived()
+                    assert lease is not None
+                    lease.ensure_held(fresh=True)
+                    if not kept:
+                        made.release()
                 session.afterwards(session.look_after_others, "cleaning up after others failed")
         except BaseException as e:
             if made.abort("it could not begin"):
                 made.tell_that_nothing_landed(e)
+            if isinstance(e, LockLostError) and not kept:
+                return cls.begin(session, operation, kind, claim, batch=batch, under=under)
             raise
         return made
 
@@ -323,6 +344,19 @@ class Attempt:
             table=self.url,
             instant=self.instant,
         )
+
+    def refuse_given_up(self) -> None:
+        """Raise `RolledBackError` if neighbours may take this transaction for failed, and delete its files.
+
+        Either its pending instant is gone, or its heartbeat was once silent for the time-out.
+        """
+        session = self.session
+        silent_s, states = session.heart.longest_silence_s(self.instant), self.kind.announced
+        for state in states:
+            if session.store.head(self._pending_path(self.announced_as, state)) is None:
+                raise rolled_back(session.store, self.instant, "another engine has taken its pending instant away")
+        if self.plan is None and states and silent_s >= session.settings.heartbeat_timeout_s:
+            raise rolled_back(session.store, self.instant, f"its heartbeat was silent for {silent_s:.0f} s")
 
     def check(self) -> None:
         """Raise `RolledBackError` if another process has ended it."""

@@ -43,12 +43,17 @@ _LOOKS = 4  # reads of the log, waiting for the entry of an earlier request
 _log = logging.getLogger("lakelatch.transaction")
 
 
+class NeedsLockError(Exception):
+    """The begin entry needs the table's lock."""
+
+
 class BeginEntry:
     """The builder passed to `CommitLog.append`.
 
     Attributes:
         before: the open transaction to wait for, if that is why nothing was built.
         found: our own begin, if another writer's entry contains it.
+        exclusive: the table's lock is held.
     """
 
     def __init__(
@@ -62,6 +67,7 @@ class BeginEntry:
         self._session, self._kind, self._claim, self._batch, self._under = session, kind, claim, batch, under
         self.before: Begin | None = None
         self.found: Begin | None = None
+        self.exclusive = False
         self._asked = ""  # the id of the request; "" if none was put
         self._tried = False
         self._at_ms = 0
@@ -92,8 +98,11 @@ class BeginEntry:
         Raises:
             BatchLandedError: the batch is committed already.
             ConfigError: the arguments contradict the settings at that slot.
+            NeedsLockError: the table has got neighbours, which know of a begin only under its lock.
         """
         session, claim = self._session, self._claim
+        if state.settings.timeline_first and not self.exclusive:
+            raise NeedsLockError
         self.before = None
         self._under(state.settings)
         if self._finds_itself(state):
