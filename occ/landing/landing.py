@@ -53,7 +53,7 @@ from ..session import (
 from ..turns import InTheWay
 from .requests import is_flushed, note_flushed
 from .together import Gathered, Waiter
-from .yielding import merge_again, wait_for
+from .yielding import merge_again, wait_for, yield_to_neighbours
 
 if TYPE_CHECKING:
     from ..session import TableLease
@@ -257,6 +257,8 @@ class Landing:
         """Commit, waiting for winners and merging again as needed; return False if nothing is left to commit."""
         while True:
             self._drop_unfinished()
+            if self._attempt.session.settings.timeline_first and self._attempt.lease is None:
+                yield_to_neighbours(self._attempt, self._workspace)
             try:
                 self._land()
             except InTheWay as e:

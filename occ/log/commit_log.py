@@ -518,6 +518,13 @@ class CommitLog:
                 instant=commit.instant,
             ) from e
 
+    def pending(self, *, now: bool = False) -> list[Instant]:
+        """Return the pending instants of other engines as of the last listing; ``now``: list the timeline."""
+        with self._mutex:
+            if now:
+                self._strangers.look(now=True)
+            return self._strangers.pending
+
     @property
     def newest_shown(self) -> str:
         """The largest time in the log and, with neighbours, in the last listing of the timeline."""

@@ -42,6 +42,7 @@ class Strangers:
         found: T of completed foreign commits, in order.
         rollbacks: T of other engines' rollbacks. One may be of a commit of ours, whose files are then gone.
         planned: their rollbacks that are not completed yet.
+        pending: their other instants that are not completed.
         newest: the largest T or C of the last listing, pending ones included.
     """
 
@@ -52,6 +53,7 @@ class Strangers:
         self.found: list[str] = []
         self.rollbacks: set[str] = set()
         self.planned: list[Instant] = []
+        self.pending: list[Instant] = []
         self.newest = EARLIEST
         self._top = self._from = EARLIEST
         self._next_at = self._looked_at = 0.0
@@ -92,8 +94,8 @@ class Strangers:
         unknown = [each for each in shown if self._is_unknown(each)]
         self.found = sorted(each.requested for each in unknown if each.state == "completed")
         seen, at = self._at_work, self._env.monotonic()
-        pending = [each.requested for each in unknown if each.state != "completed"]
-        self._at_work = {instant: seen.get(instant, at) for instant in pending}
+        self.pending = [each for each in unknown if each.state != "completed"]
+        self._at_work = {each.requested: seen.get(each.requested, at) for each in self.pending}
         # A pending instant completes later under the T that it has, so the next listing must start no later than there.
         self._from = min([self._top, *(each.requested for each in unknown)])
 

@@ -40,7 +40,16 @@ from ...hudi.timeline import (
 from ...storage import Store, is_far
 from ...tracing import step
 from ..entries import INLINE_BYTES, Commit, FileSizes, Settings, echo, undone_by
-from ..liveness import FailedWriteCleaner, HeartbeatSender, Leases, MarkerDesk, MarkerService, OwnRecord, Pruner
+from ..liveness import (
+    FailedWriteCleaner,
+    HeartbeatSender,
+    Leases,
+    MarkerDesk,
+    MarkerService,
+    NeighboursAtWork,
+    OwnRecord,
+    Pruner,
+)
 from ..log import (
     EPOCH_SLOTS,
     LOG,
@@ -137,6 +146,7 @@ class Session:
                 self.config.timeline_folder,
                 lease=partial(self._lock.lease, "rolling back a dead writer"),
             )
+            self.neighbours = NeighboursAtWork(store, env, self.config.timeline_folder)
             self.pruner = Pruner(store, self.log, self.cleaner, publisher)
             self.leases = Leases(store, env)
             self.heart = HeartbeatSender(

@@ -137,7 +137,9 @@ def test_ours_does_not_publish_when_a_neighbour_has_taken_its_pending_instant_aw
     txn = a.begin_add("a")
     for each in (beside.folder / TIMELINE).glob(f"{txn.instant}.*"):
         each.unlink()
-    with pytest.raises(RolledBackError, match=f"{txn.instant} does not land: another engine has taken its pending instant"):
+    with pytest.raises(
+        RolledBackError, match=f"{txn.instant} does not land: another engine has taken its pending instant"
+    ):
         txn.commit()
     assert beside.content() == BEGUN
 
