@@ -190,7 +190,8 @@ class Settings:
         }
         if wrong := [name for name, set_here in others.items() if set_here]:
             raise ConfigError(
-                f"neighbours={self.neighbours} goes with no {', '.join(wrong)}: other engines read neither the log nor these rules"
+                f"neighbours={self.neighbours} goes with no {', '.join(wrong)}: other engines know neither the log nor such "
+                "rules"
             )
 
     def _settle_columns(self) -> None:

@@ -300,59 +300,56 @@ class Landing:
                 attempt.require_in(session.log.state)
                 raise
             try:
-                if self._by_others():
-                    return
-                # `_decide` runs under the lease, again at every slot tried: a slot lost to another writer adds a commit
-                # to check.
-                with step("append"):
-                    entry = session.log.append(
-                        lambda state, lease=lease: self._decide(state, lease, template),  # type: ignore[misc]
-                        # A JVM writer that shares the lock may have committed while we waited for it.
-                        look=self._looks_now or session.lock.shared_with_jvm,
-                        first=partial(self._put_first, lease) if session.settings.timeline_first else None,
-                    )
-                assert isinstance(entry, Commit | GroupCommit)
-                members = entry.members if isinstance(entry, GroupCommit) else (entry,)
-                entry = members[0]
-                if len(members) > 1:
-                    session.in_line.has_flushed(entry)
-                    note_flushed(session.store, entry)
-                # Only now: the members' commits must not be reported as durable before the entry is flushed.
-                self.appended = True
-                with step("publish"):
-                    published = self._publish(entry, lease)
-                self.result = CommitResult(attempt.instant, entry.completion, entry.slot, published)
-                if published and len(members) > 1 and session.far:
-                    # On a far store each publish takes a round trip, and every member would wait for those before it.
-                    # Any member, or the next holder of the lock, may publish the rest as well; doing it twice changes
-                    # nothing.
-                    rest = partial(session.log.publish_behind, members)
-                    session.afterwards(
-                        rest, "commits that have landed with ours are not on the timeline yet", long=True
-                    )
+                if not self._by_others():
+                    self._append(lease, template)
                 return
             except LakeLatchError as e:
-                if (
-                    self.result is not None
-                ):  # its instant is on the timeline, and the next holder of the lock imports it
+                if self.result is not None:
+                    # Its instant is on the timeline, and the next holder of the lock imports it.
                     _log.warning("%s has landed and is not in the log yet: %s", attempt.instant, e)
                     return
-                if isinstance(e, LockLostError):
-                    attempt.release()
-                    if session.env.monotonic() >= give_up:
-                        raise
-                    _log.warning("%s has not landed yet: %s", attempt.instant, e)
-                    continue
-                if not isinstance(e, RolledBackError):
+                if isinstance(e, RolledBackError):
+                    # A commit of ours whose reply was lost also shows as no longer open (trap 20).
+                    self.result = self._landed()
+                    if self.result is not None:
+                        return
+                if not isinstance(e, LockLostError):
                     raise
-                # A commit of ours whose reply was lost also shows as no longer open (trap 20).
-                self.result = self._landed()
-                if self.result is None:
+                attempt.release()
+                if session.env.monotonic() >= give_up:
                     raise
-                return
+                _log.warning("%s has not landed yet: %s", attempt.instant, e)
             finally:
                 if lease is not attempt.lease:
                     lease.release()
+
+    def _append(self, lease: TableLease, template: Commit) -> None:
+        """Decide, append the entry and publish it, under the lease."""
+        attempt, session = self._attempt, self._attempt.session
+        # `_decide` runs under the lease, again at every slot tried: a slot lost to another writer adds a commit to check.
+        with step("append"):
+            entry = session.log.append(
+                lambda state: self._decide(state, lease, template),
+                # A JVM writer that shares the lock may have committed while we waited for it.
+                look=self._looks_now or session.lock.shared_with_jvm,
+                first=partial(self._put_first, lease) if session.settings.timeline_first else None,
+            )
+        assert isinstance(entry, Commit | GroupCommit)
+        members = entry.members if isinstance(entry, GroupCommit) else (entry,)
+        entry = members[0]
+        if len(members) > 1:
+            session.in_line.has_flushed(entry)
+            note_flushed(session.store, entry)
+        # Only now: the members' commits must not be reported as durable before the entry is flushed.
+        self.appended = True
+        with step("publish"):
+            published = self._publish(entry, lease)
+        self.result = CommitResult(attempt.instant, entry.completion, entry.slot, published)
+        if published and len(members) > 1 and session.far:
+            # On a far store each publish takes a round trip, and every member would wait for those before it. Any
+            # member, or the next holder of the lock, may publish the rest as well; doing it twice changes nothing.
+            rest = partial(session.log.publish_behind, members)
+            session.afterwards(rest, "commits that have landed with ours are not on the timeline yet", long=True)
 
     def _lease(self, template: Commit) -> TableLease:
         """The table's lock; no lock for stream events, which cannot conflict with anything worth waiting for."""

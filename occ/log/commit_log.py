@@ -18,6 +18,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 from ...environment import Environment
 from ...errors import (
@@ -379,7 +380,6 @@ class CommitLog:
         """
         with self._mutex, OutcomeGuard(self._store.url) as self._doubt:
             again, unread = False, first is None and self._may_be_at_head()
-            done: Commit | None = None
             while True:
                 surely = again or not self._far or self._unverified is not None
                 if not unread:
@@ -387,12 +387,7 @@ class CommitLog:
                     self._read_on(surely=surely)
                     self._alone = self.next_slot == before
                 try:
-                    if done is None:
-                        entry, again = self._propose(build, look=look, publishes=publishes, surely=surely), False
-                    elif done.instant in self.state.open:
-                        entry = done
-                    else:  # its lease had ended, and the next holder of the lock has imported it
-                        return at_slot(done, self.next_slot - 1)
+                    entry, again = self._propose(build, look=look, publishes=publishes, surely=surely), False
                 except _ReplacedError:
                     again, unread = True, False
                     continue
@@ -407,30 +402,45 @@ class CommitLog:
                     unread = False
                     continue
                 unread = False
-                if first is not None and done is None and isinstance(entry, Commit):
+                if first is not None and isinstance(entry, Commit):
                     first(entry)
-                    done = entry
-                epoch, slot = self.epoch, self.next_slot
-                body = encode(entry, epoch, slot, self._env.uuid())
-                if not self._insist(slot_path(epoch, slot), body, entry):
-                    continue
-                entry = at_slot(entry, slot)
-                if self._newest_epoch_is_not(epoch):
-                    self._doubt.about(f"log entry {slot_path(epoch, slot)}", getattr(entry, "instant", ""))
-                    # Members of a group have an outcome each, which their writers look up; its first alone does not
-                    # decide.
-                    if isinstance(entry, GroupCommit) or not self._counts(entry):
-                        self.epoch = 0
-                        continue
-                self._appended = slot
-                self._apply(entry)
-                if isinstance(entry, Import):
+                    return self._append_decided(entry)
+                put = self._put(entry)
+                if put is None or isinstance(put, Import):
                     continue
                 if follower is not None:
                     self._followers.append(follower)
                 if look or not self.state.settings.timeline_first:  # else others may commit while the epoch is closed
                     self._close_if_full()
-                return entry
+                return put
+
+    def _put(self, entry: LogEntry) -> LogEntry | None:
+        """Put the entry at the free slot, and read it; None if another took the slot, or the log was replaced."""
+        epoch, slot = self.epoch, self.next_slot
+        body = encode(entry, epoch, slot, self._env.uuid())
+        if not self._insist(slot_path(epoch, slot), body, entry):
+            return None
+        entry = at_slot(entry, slot)
+        if self._newest_epoch_is_not(epoch):
+            self._doubt.about(f"log entry {slot_path(epoch, slot)}", getattr(entry, "instant", ""))
+            # Members of a group have an outcome each, which their writers look up; its first alone does not decide.
+            if isinstance(entry, GroupCommit) or not self._counts(entry):
+                self.epoch = 0
+                return None
+        self._appended = slot
+        self._apply(entry)
+        return entry
+
+    def _append_decided(self, commit: Commit) -> Commit:
+        """Append the entry of a commit whose instant is on the timeline, at whatever slot it takes."""
+        while commit.instant in self.state.open:
+            if (put := self._put(commit)) is not None:
+                assert isinstance(put, Commit)
+                self._close_if_full()
+                return put
+            self._read_on(surely=True)
+        # The lease had ended, and the next holder of the lock has imported it.
+        return replace(commit, slot=self.next_slot - 1)
 
     def _may_be_at_head(self) -> bool:
         """Return whether the next slot is probably free: on a far store, while nobody else appends.
@@ -590,12 +600,7 @@ class CommitLog:
 
     def _publish_newest(self, *, locked: bool = False, looked: bool = False) -> bool:
         if self.state.settings.timeline_first:
-            # Every commit of the log was on the timeline before. What restores and archivals of ours have taken off may
-            # have been put back by a late publisher.
-            if undone := [each for each in self._unverified or () if each.undone]:
-                self._timeline.keep_away(undone)
-            self._unverified = None
-            self._published = self.state.newest[-1].slot if self.state.newest else -1
+            self._keep_away()
             return True
         while self._unverified is not None:
             if not self._verify(self._unverified, locked=locked):
@@ -620,6 +625,16 @@ class CommitLog:
             break
         self._published = newest[-1].slot
         return True
+
+    def _keep_away(self) -> None:
+        """Settle the timeline with neighbours: every commit of the log was there first, so nothing is published.
+
+        Instants that a restore or an archival of ours has taken off may have been put back by a late publisher.
+        """
+        if undone := [each for each in self._unverified or () if each.undone]:
+            self._timeline.keep_away(undone)
+        self._unverified = None
+        self._published = self.state.newest[-1].slot if self.state.newest else -1
 
     def _is_published(self) -> bool:
         last = self.state.last

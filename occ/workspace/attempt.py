@@ -36,7 +36,7 @@ from ..entries import Begin, End, GroupBegin, LogEntry, Loss
 from ..log import Follower, LogState, rolled_back
 from ..session import ended_by_others, is_over, refuse_landed, reserved_by, restored_below, undisturbed
 from ..turns import BoundedWait
-from .begin_entry import BeginEntry, NeedsLockError
+from .begin_entry import BeginEntry
 
 if TYPE_CHECKING:
     from ...conflict import Claim
@@ -129,33 +129,20 @@ class Attempt:
         # On a far store, check while the begin entry is put: that entry affects no other version or engine.
         checked = Task(session.env, session.refuse_if_unwritable) if session.far and not kind.service else None
         trace = Trace(table=session.url, operation=operation, writer=session.writer)
-        wanted = BeginEntry(session, kind, claim, batch, under)
+        wanted = BeginEntry(session, kind, claim, batch, under, lease)
         try:
-            if lease is None and not session.settings.timeline_first:
+            if not wanted.takes_lock:
                 wanted.ask_first()
-            while True:
-                if lease is None and session.settings.timeline_first:
-                    lease = session.lease(f"beginning {operation}")
-                wanted.exclusive = lease is not None
-                look = True if session.settings.timeline_first else None
-                try:
-                    entry = session.log.append(wanted, follower=follower, publishes=False, look=look)
-                except NeedsLockError:
-                    continue
-                if entry is not None:
-                    break
+            while (entry := wanted.append(follower, operation)) is None:
                 if wanted.found is not None:
                     follower = session.log.follow_from(wanted.found.slot + 1)
                     break
                 assert wanted.before is not None
-                if lease is not None:
-                    lease.release()  # nobody waits while holding the lock
-                    lease = None
+                wanted.release()  # nobody waits while holding the lock
                 with trace.within():
                     _wait_to_begin(session, operation, wanted.before, patience)
         except BaseException as e:
-            if lease is not None:
-                lease.release()
+            wanted.release()
             wanted.leave()
             trace.failed(e)
             trace.end("aborted")
@@ -172,7 +159,7 @@ class Attempt:
             begin_slot=begun.slot,
             follower=follower,
             patience=patience,
-            lease=lease,
+            lease=wanted.lease,
             batch=batch,
             trace=trace,
         )
@@ -184,16 +171,11 @@ class Attempt:
                     checked.take()
                 # If many begin together, each publishes its own commit, and a reader of the timeline publishes first.
                 if not wanted.asked:  # our snapshot may be read from the timeline
-                    (session.publish_last if lease is None else partial(session.log.publish_last, locked=True))()
+                    (session.publish_last if made.lease is None else partial(session.log.publish_last, locked=True))()
                 session.heart.start(made.instant)
                 made._announce_pending()
-                if session.settings.timeline_first:
-                    # A neighbour that begins from here on knows of this transaction, if the lock was held all the time.
-                    made.arrived()
-                    assert lease is not None
-                    lease.ensure_held(fresh=True)
-                    if not kept:
-                        made.release()
+                if not kept and made.lease is not None:
+                    made._show_to_neighbours(made.lease)
                 session.afterwards(session.look_after_others, "cleaning up after others failed")
         except BaseException as e:
             if made.abort("it could not begin"):
@@ -378,6 +360,15 @@ class Attempt:
                 put()
         else:
             record.sends([Task(session.env, put) for put in puts])
+
+    def _show_to_neighbours(self, lease: TableLease) -> None:
+        """Give the lock of the begin back. A neighbour that begins from here on knows of this transaction.
+
+        Raises `LockLostError` if one may have begun before the pending instant stood there.
+        """
+        self.arrived()
+        lease.ensure_held(fresh=True)
+        self.release()
 
     def arrived(self) -> None:
         """Wait until the pending instant is on the timeline. Raise `StorageError` if it could not be put."""
