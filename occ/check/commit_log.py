@@ -295,6 +295,8 @@ def _compare(commit: Commit, history: History, log: LogReport, path: str, out: F
 
 
 def _find_strangers(history: History, log: LogReport, out: Findings) -> None:
+    if log.settings is not None and log.settings.timeline_first:
+        return  # with neighbours the next holder of the lock imports them
     # Commits completed before the log existed are known; later ones are recognised by their C.
     strangers = [
         t for t, i in history.commits.items() if max(t, i.completed or "") > log.settled_to and t not in log.outcome
