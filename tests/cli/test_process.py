@@ -24,7 +24,8 @@ from ..command_line import commands
 from ..thorough import crossed, some
 
 LAKELATCH = [sys.executable, "-m", "lakelatch.cli"]
-MODULES_OF_HELP = 230  # Python's own and Typer's are some 180
+# pyarrow, numpy and Python's own are 240, Typer and Python's own 155: a library that loads more at the start is noticed.
+MODULES_OF_HELP, MODULES_OF_OPEN = 200, 580
 FRAMES = set("│─┌┐└┘├┤┬┴┼╭╮╰╯━┃┏┓┗┛")
 
 
@@ -183,6 +184,13 @@ def test_the_command_line_imports_nothing_heavy_until_it_is_used(arguments, comp
     assert {each.split(".")[2] for each in own if each.count(".") > 2} == rooms
     # More than the program's own help takes pydantic: Typer reads options with it.
     assert len(loaded) <= MODULES_OF_HELP or arguments != ["--help"]
+
+
+def test_a_first_open_imports_what_opens_a_table(table):
+    loaded = imported("import lakelatch, sys; lakelatch.open(sys.argv[1]).close()", table.url)
+    assert not {"asyncio", "tenacity", "importlib.metadata", "sqlglot", "fastavro", "obstore", "typer"} & loaded
+    assert not {each for each in loaded if each.startswith(("lakelatch.conditions", "lakelatch.occ.history"))}
+    assert len(loaded) <= MODULES_OF_OPEN
 
 
 def test_help_shows_the_first_sentence_of_each_command():

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...errors import ConfigError, InputError
-from ...mergers import BUILT_IN, find
 from ..options import Json
 from ..output import print_json, print_table, say
 
@@ -30,6 +29,8 @@ _EXAMPLE = {"last_unless": "last_unless('?')", "top_n": "top_n(3)"}  # of merger
 
 def list_(*, json: Json = False) -> None:
     """Print the mergers that need no module of their own, with their laws."""
+    from ...mergers import BUILT_IN, find
+
     told = []
     for name in BUILT_IN:
         merger = _EXAMPLE.get(name, name)
@@ -57,6 +58,8 @@ def check(
     json: Json = False,
 ) -> None:
     """Try whether a merger keeps the laws that it declares, and print the fewest records that break one."""
+    from ...mergers import find
+
     try:
         from ...testing import broken_laws
     except ModuleNotFoundError as e:
@@ -89,6 +92,8 @@ def check(
 
 def _taken(merger: str) -> Iterator[str]:
     """Yield the types that the merger takes."""
+    from ...mergers import find
+
     for kind in _TYPES:
         try:
             find(merger).laws(_type(kind))
