@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import logging
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import ExitStack, suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from ..environment import SYSTEM, Environment
 from ..errors import InputError, LakeLatchError, LockError
@@ -22,6 +22,9 @@ from .interface import Holder, Lease, LockProvider
 from .lock_url import normal_key
 from .registry import open_provider
 from .revocation import Listening, ask_revoke
+
+if TYPE_CHECKING:
+    import asyncio
 
 _log = logging.getLogger("lakelatch.locks")
 
@@ -179,6 +182,8 @@ class Lock(Generic[_L]):
 
     async def __aenter__(self) -> _L:
         """Wait for the lock on another thread."""
+        import asyncio
+
         me, loop, wait = asyncio.current_task(), asyncio.get_running_loop(), _Wait()
         on_lost, on_revoke = (call and partial(_in_loop, loop, call) for call in (self._on_lost, self._on_revoke))
         granted: asyncio.Future[None] = loop.create_future()
@@ -201,6 +206,8 @@ class Lock(Generic[_L]):
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
         """Release the lock on another thread, which continues if this task is cancelled."""
+        import asyncio
+
         block = self._leave(asyncio.current_task())
         left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -316,12 +323,18 @@ class Lock(Generic[_L]):
 
 def _close(locks: LockProvider, env: Environment) -> None:
     """Close; on a thread of its own where it would keep an event loop waiting."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        locks.close()
-    else:
+    if _runs_a_loop():
         env.thread(locks.close, name="lakelatch-close")
+    else:
+        locks.close()
+
+
+def _runs_a_loop() -> bool:
+    asyncio = sys.modules.get("asyncio")  # not imported: no loop
+    try:
+        return asyncio is not None and asyncio.get_running_loop() is not None
+    except RuntimeError:
+        return False
 
 
 def _refuse_second(me: object, place: str, name: str) -> None:
@@ -402,11 +415,12 @@ def _give_back(block: ExitStack) -> None:
 
 def _in_loop(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *args: object) -> None:
     """Run a callback in the loop; a coroutine function becomes a task."""
+    from asyncio import ensure_future
 
     def run() -> None:
         found = call(*args)
         if isinstance(found, Awaitable):
-            task = asyncio.ensure_future(found)
+            task = ensure_future(found)
             _callbacks.add(task)
             task.add_done_callback(_callbacks.discard)
 

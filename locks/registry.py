@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from importlib import import_module
-from importlib.metadata import entry_points
-from typing import cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote
 
 from ..environment import SYSTEM, Environment
@@ -17,6 +16,9 @@ from ..errors import ConfigError
 from ..storage import may_hold_secret
 from .interface import LockProvider
 from .lock_url import check_path, is_path, split
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 GROUP = "lakelatch.lock_providers"
 
@@ -98,7 +100,7 @@ def open_provider(url: object, *, env: Environment = SYSTEM) -> LockProvider:
                 f"Locks at {scheme}:// need {e.name}; run pip install 'lakelatch[{extra}]'", scheme=scheme, extra=extra
             ) from e
         return cast(LockProvider, getattr(loaded, opener)(url, env=env))
-    for entry in entry_points(group=GROUP):
+    for entry in _installed():
         if entry.name.lower() == scheme:
             return cast(LockProvider, entry.load()(url, env=env))
     raise ConfigError(
@@ -120,4 +122,11 @@ def _open_on(client: object, env: Environment) -> LockProvider:
 
 def known_schemes() -> tuple[str, ...]:
     """Return the schemes that `open_provider` knows: built-in ones and installed entry points."""
-    return tuple(sorted({*_BUILT_IN, *(entry.name for entry in entry_points(group=GROUP))}))
+    return tuple(sorted({*_BUILT_IN, *(entry.name for entry in _installed())}))
+
+
+def _installed() -> EntryPoints:
+    """Return the providers of other packages; imported here, for most locks are built in."""
+    from importlib.metadata import entry_points
+
+    return entry_points(group=GROUP)

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...arguments import brief, flag, many
-from ...conditions import condition_on
 from ...errors import InputError
 from ...hudi.table import META_COLUMNS
 from ...hudi.timeline import FileSlice, Time
@@ -115,6 +114,8 @@ def scan_slices(
 
 def changes(session: Session, *, after: Time | None, until: Time | None, columns: Sequence[str] | None) -> Scan:
     """See `Table.changes`."""
+    from ...conditions import condition_on
+
     commits = session.commits(after=after, until=until)
     view, _ = seen(session, None, until)
     last = commits[-1][0].order[0] if commits else None if after is None else session.time_of(after, "after")
@@ -166,8 +167,11 @@ def wanted_of(session: Session, schema: pa.Schema | None, columns: Sequence[str]
             f"columns={brief(columns)}: name at least one column, and none twice; `read(...).count()` counts rows",
             columns=names,
         )
-    condition = None if where is None else condition_on(table, where)
-    return Wanted(table, tuple(names), condition)
+    if where is None:
+        return Wanted(table, tuple(names))
+    from ...conditions import condition_on
+
+    return Wanted(table, tuple(names), condition_on(table, where))
 
 
 def seen(session: Session, as_of: Time | None, as_of_completion: Time | None) -> tuple[View, str | None]:

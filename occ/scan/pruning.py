@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ...conditions import Condition, Terms
 from ...errors import InputError
 from ...hudi.table import TableConfig, named_values, partition_path, possible_values
+
+if TYPE_CHECKING:
+    from ...conditions import Condition, Terms
 
 
 def partitions_that_may_match(

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...ahead import Ready, in_order
-from ...conditions import Condition
 from ...conflict import may_match, where_of
 from ...errors import CorruptTableError
 from ...hudi.timeline import FileSlice
@@ -24,6 +23,7 @@ from ...streams import slice_rows
 from ..entries import of_footer
 
 if TYPE_CHECKING:
+    from ...conditions import Condition
     from ...environment import Environment
     from ...hudi.files import Footers
     from ...hudi.table import TableConfig

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from ...ahead import in_order
 from ...arguments import number, suggesting
-from ...conditions import condition_on
 from ...errors import ConfigError, InputError, StorageError
 from ...hudi.table import python_rows
 from ...hudi.timeline import FileSlice
@@ -180,6 +179,8 @@ class Scan:
         Raises:
             InputError: not a condition on these columns.
         """
+        from ...conditions import condition_on
+
         asked, session = self._wanted, self._session
         assert asked.condition is None
         condition = None if where is None else condition_on(asked.table, where)

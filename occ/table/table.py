@@ -18,7 +18,6 @@ from ...progress import Reporter, Told
 from ...storage import Store, open_store
 from ...streams import RowHistory, Stream, declared, refuse_incomplete
 from ..entries import Batch, LogEntry, Setting, Settings
-from ..history import Account, Event, follow, why
 from ..log import EPOCH_SLOTS, LogState
 from ..scan import ChangeFeed, Scan, change_feed, changes, scan
 from ..services import (
@@ -84,6 +83,7 @@ if TYPE_CHECKING:
     from ...conditions import Given
     from ...hudi.timeline import FileSlice, Snapshot
     from ..entries import Begin
+    from ..history import Account, Event
     from ..liveness import MarkerService
 
 T = TypeVar("T")
@@ -278,6 +278,8 @@ class Table:
         Raises:
             InputError: the log does not know the transaction, or no longer.
         """
+        from ..history import why
+
         session = self._ours()
         return why(session, session.time_of(instant, "instant"))
 
@@ -290,6 +292,8 @@ class Table:
             after: begin after this time; None: with the next event.
             every_s: seconds between two reads of the log while nothing happens.
         """
+        from ..history import follow
+
         session = self._ours()
         number(every_s, "every_s", least=0.01)
         return follow(session, after=None if after is None else session.time_of(after, "after"), every_s=every_s)

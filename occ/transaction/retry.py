@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-import tenacity
-
 from ...arguments import function, number
 from ...errors import CommitError, ConflictError, InputError, LockTimeoutError, LockUnavailableError, RolledBackError
 from ...tracing import step
@@ -18,6 +16,8 @@ from .beginning import begin
 from .consumed_iterators import used_up
 
 if TYPE_CHECKING:
+    from tenacity import RetryCallState
+
     from ..session import CommitResult, Session
     from ..turns import Asked
     from .transaction import Transaction
@@ -163,7 +163,7 @@ class _Run(Generic[T]):
                 instant=error.instant,
             ) from error
 
-    def lost(self, state: tenacity.RetryCallState) -> None:
+    def lost(self, state: RetryCallState) -> None:
         """Note the cost of a lost attempt."""
         error = state.outcome.exception() if state.outcome else None
         assert isinstance(error, Exception)
@@ -176,7 +176,7 @@ class _Run(Generic[T]):
             self._session.contention.lost(now, took_s=took)
         _log.info("attempt %d of %s lost, running it again: %s", len(self._losses), self._operation, error)
 
-    def pause(self, state: tenacity.RetryCallState) -> float:
+    def pause(self, state: RetryCallState) -> float:
         """Return the pause in seconds, with full jitter: writers that lost together must not come back together."""
         return self._session.env.random() * min(self._bounds.backoff_s * 2.0 ** (state.attempt_number - 1), 5.0)
 
@@ -194,7 +194,7 @@ class _Run(Generic[T]):
         else:
             session.env.sleep(seconds)
 
-    def enough(self, state: tenacity.RetryCallState) -> bool:
+    def enough(self, state: RetryCallState) -> bool:
         """Return whether no further attempt may begin. Called before the last loss is noted."""
         bounds, now = self._bounds, self._session.env.monotonic()
         worked = self._wasted + now - self._attempt_began
@@ -229,6 +229,8 @@ def run(
     batch: Batch | tuple[str, int] | None = None,
 ) -> RunResult[T]:
     """See `Table.run`."""
+    import tenacity  # with asyncio, which takes as long as a tenth of the library
+
     function(work, "work")
     numbered = Batch.of(batch)
     this = _Run(session, work, bounds, operation=operation, isolation=isolation, reserve=reserve, batch=numbered)

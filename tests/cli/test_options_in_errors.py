@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import pytest
 
-from lakelatch.cli import app
 from lakelatch.cli.outcome import in_options
-from lakelatch.cli.rows import app as rows
+from lakelatch.cli.rows.read import read
+from lakelatch.cli.rows.write import upsert
+from lakelatch.cli.table.create import create
 
 
 @pytest.mark.parametrize(
     ("command", "said", "told"),
     [
-        (app.create, "say `exist_ok=True`, which", "say `--exist-ok`, which"),
-        (app.create, "hive_style=False is", "--no-hive-style is"),
-        (app.create, "bucket_count is 0, must", "--bucket-count is 0, must"),
-        (app.create, "ordering_field=['a', 'b']: use table_version=9", "--ordering-field a,b: use --table-version 9"),
-        (app.create, "name=' x' has blanks", "--name ' x' has blanks"),
-        (app.create, "the lock and the name of file:///x/exist_ok=True/t", None),
-        (app.create, "column 'record_key' and \"lease_s\"", None),
-        (rows.upsert, 'say `missing="null"`, and', "say `--missing null`, and"),
-        (rows.upsert, 'or say `new_columns="add"`.', "or say `--new-columns add`."),
-        (rows.upsert, "without `zone=`.", "without `--zone`."),
-        (rows.upsert, "batch=('a', 3) is", "--batch a:3 is"),
-        (rows.upsert, "exist_ok=True is no option of this one", None),
-        (rows.read, "partitions=['a', 'b']: no", "--partition a,b: no"),
-        (rows.read, "as_of is 'x'\nsee https://x/y#as_of", "--as-of is 'x'\nsee https://x/y#as_of"),
+        (create, "say `exist_ok=True`, which", "say `--exist-ok`, which"),
+        (create, "hive_style=False is", "--no-hive-style is"),
+        (create, "bucket_count is 0, must", "--bucket-count is 0, must"),
+        (create, "ordering_field=['a', 'b']: use table_version=9", "--ordering-field a,b: use --table-version 9"),
+        (create, "name=' x' has blanks", "--name ' x' has blanks"),
+        (create, "the lock and the name of file:///x/exist_ok=True/t", None),
+        (create, "column 'record_key' and \"lease_s\"", None),
+        (upsert, 'say `missing="null"`, and', "say `--missing null`, and"),
+        (upsert, 'or say `new_columns="add"`.', "or say `--new-columns add`."),
+        (upsert, "without `zone=`.", "without `--zone`."),
+        (upsert, "batch=('a', 3) is", "--batch a:3 is"),
+        (upsert, "exist_ok=True is no option of this one", None),
+        (read, "partitions=['a', 'b']: no", "--partition a,b: no"),
+        (read, "as_of is 'x'\nsee https://x/y#as_of", "--as-of is 'x'\nsee https://x/y#as_of"),
     ],
 )
 def test_arguments_are_told_as_options_of_the_command(command, said, told):

@@ -20,9 +20,12 @@ import lakelatch
 from lakelatch.cli import reordered
 from lakelatch.occ.entries.entries import Begin, End
 
+from ..command_line import commands
 from ..thorough import crossed, some
 
 LAKELATCH = [sys.executable, "-m", "lakelatch.cli"]
+# pyarrow, numpy and Python's own are 240, Typer and Python's own 155: a library that loads more at the start is noticed.
+MODULES_OF_HELP, MODULES_OF_OPEN = 200, 580
 FRAMES = set("│─┌┐└┘├┤┬┴┼╭╮╰╯━┃┏┓┗┛")
 
 
@@ -148,13 +151,52 @@ def test_a_killed_writer_is_rolled_back(table):
     assert (report["sound"], report["findings"]) == (True, [])
 
 
-def test_the_command_line_imports_nothing_heavy_until_it_is_used():
-    program = "import sys, lakelatch.cli.app; print(sorted({m.split('.')[0] for m in sys.modules}))"
-    loaded = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
-    ).stdout
-    for heavy in ("pyarrow", "numpy", "fastavro", "pyspark", "obstore", "rich"):
-        assert f"'{heavy}'" not in loaded
+def imported(program: str, *arguments: str, **env: str) -> set[str]:
+    """The modules that a program has imported at its end."""
+    last = "import atexit, sys; atexit.register(lambda: print('\\n' + ' '.join(sys.modules), file=sys.stderr))\n"
+    done = subprocess.run(
+        [sys.executable, "-c", last + program, *arguments],
+        capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **env},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return set(done.stderr.splitlines()[-1].split())
+
+
+# A command line, what a shell asks for completion, and the modules of commands that it may import.
+LIGHT = [
+    (["--help"], "", set()),
+    ([], "lakelatch ", set()),
+    ([], "lakelatch locks ", set()),
+    (["locks", "--help"], "", set()),
+    (["read", "--help"], "", {"rows"}),
+    (["bench", "run", "--help"], "", {"bench"}),
+    ([], "lakelatch mergers check --", {"mergers"}),
+]
+
+
+@pytest.mark.parametrize(("arguments", "completed", "rooms"), LIGHT)
+def test_the_command_line_imports_nothing_heavy_until_it_is_used(arguments, completed, rooms):
+    place = str(len(completed.split()) - (not completed.endswith(" ")))
+    env = {"_LAKELATCH_COMPLETE": "complete_bash", "COMP_WORDS": completed, "COMP_CWORD": place} if completed else {}
+    loaded = imported("from lakelatch.cli import main; main()", *arguments, **env)
+    assert not {"pyarrow", "numpy", "fastavro", "pyspark", "obstore", "rich", "asyncio"} & loaded
+    own = {each for each in loaded if each.startswith("lakelatch.cli.")}
+    assert {each.split(".")[2] for each in own if each.count(".") > 2} == rooms
+    # More than the program's own help takes pydantic: Typer reads options with it.
+    assert len(loaded) <= MODULES_OF_HELP or arguments != ["--help"]
+
+
+def test_a_first_open_imports_what_opens_a_table(table):
+    loaded = imported("import lakelatch, sys; lakelatch.open(sys.argv[1]).close()", table.url)
+    assert not {"asyncio", "tenacity", "importlib.metadata", "sqlglot", "fastavro", "obstore", "typer"} & loaded
+    assert not {each for each in loaded if each.startswith(("lakelatch.conditions", "lakelatch.occ.history"))}
+    assert len(loaded) <= MODULES_OF_OPEN
+
+
+def test_help_shows_the_first_sentence_of_each_command():
+    for path, each in commands():
+        words = " ".join(each.imported.help.split())
+        assert words.startswith(each.help), path
 
 
 def test_general_options_may_stand_anywhere():

@@ -1,4 +1,6 @@
-"""The commands and their options. Each command imports its own module when it runs.
+"""The commands: the function that does the work of each, and the sentence that help and completion show.
+
+A function's signature declares the arguments and options, and its docstring is the help. `LazyCommand` imports it.
 
 Exit codes: 0 done or sound; 1 `check` found damage, `doctor` something unsafe; 2 it could not be done, and stderr says why;
 3 a bug in this program; 74 its output could not be written; 130 interrupted; 141 nobody reads its output.
@@ -6,53 +8,210 @@ Exit codes: 0 done or sound; 1 `check` found damage, `doctor` something unsafe; 
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from .. import __version__
-from .bench.app import bench
-from .locks.app import locks
-from .mergers.app import mergers
-from .options import (
-    BucketCount,
-    HeartbeatIntervalS,
-    HeartbeatTimeoutS,
-    HudiOption,
-    HudiOptions,
-    Isolation,
-    Json,
-    LeaseS,
-    LockWaitS,
-    Statistics,
-    Strategy,
-    UniqueKeys,
-    Url,
-)
-from .outcome import Commands, plainly, set_up
-from .rows.app import COMMANDS as ROWS
-from .services.app import restore, savepoint, services
-from .streams.app import streams
+from .lazy import LazyCommand, group, lazy
+from .outcome import Commands, set_up
+
+_HELP = ("-h", "--help")
+_MAIN = {
+    "restore": (
+        ".services.commands:restore",
+        "Go back to the state of a commit; every later commit is taken back for good.",
+    ),
+    "read": (".rows.read:read", "Print the rows of a table, or write them to a file."),
+    "sql": (".rows.read:sql", "Query tables with DuckDB, which reads of them what the query needs."),
+    "upsert": (
+        ".rows.write:upsert",
+        "Write the rows of a file: they replace those with the same key, and new keys are inserted.",
+    ),
+    "insert": (
+        ".rows.write:insert",
+        "Add the rows of a file; keys that the table has already are not looked up, but in a table with buckets.",
+    ),
+    "delete": (
+        ".rows.write:delete",
+        "Delete the rows whose keys are in a file; its other columns are not looked at.",
+    ),
+    "diff": (
+        ".rows.diff:diff",
+        "Print which rows were added (+), changed (~) and removed (-) between two states, by partition and record key.",
+    ),
+    "create": (".table.create:create", "Create an empty table."),
+    "adopt": (".table.create:adopt", "Give an existing Hudi table a commit log, or rebuild a damaged one."),
+    "describe": (".table.describe:describe", "Print what a table is, who holds its lock and who writes."),
+    "timeline": (".history.timeline:timeline", "List what happened to a table, newest first."),
+    "why": (
+        ".history.why:why",
+        "Tell why a transaction lost: to whom, where, at what cost, and what would have let both land.",
+    ),
+    "watch": (
+        ".history.watch:watch",
+        "Print each begin, commit, abort, rollback and plan as it happens, until Ctrl-C.",
+    ),
+    "settings": (
+        ".table.settings:settings",
+        "Print the settings that all writers of a table share, or change some for all of them.",
+    ),
+    "files": (".table.files:files", "List the file slices that readers see."),
+    "check": (".table.check:check", "Verify any Hudi table."),
+    "doctor": (
+        ".table.doctor:doctor",
+        "Print what is configured, what is unsafe, what is slow, and the line that mends it.",
+    ),
+    "rollback": (".table.rollback:rollback", "End dead writers' transactions and remove what they left."),
+    "server": (
+        ".server:server",
+        "Serve a dashboard, an API and Prometheus metrics of some tables, and take writers' markers, until Ctrl-C.",
+    ),
+    "worker-zip": (
+        ".worker_zip:worker_zip",
+        "Write an archive with which Spark workers run that have pyarrow and numpy, and not this package.",
+    ),
+}
+_LOCKS = {
+    "show": (".locks.table_lock:show", "Print who holds the table's lock."),
+    "watch": (
+        ".locks.table_lock:watch",
+        "Print each change of the lock's holder, its line and the lock itself, until Ctrl-C.",
+    ),
+    "set": (
+        ".locks.table_lock:set_",
+        "Give the table another lock, while writers run: each goes over to it at its next commit.",
+    ),
+    "hold": (
+        ".locks.hold:hold",
+        "Run a command while a lock is held, such as a cron job that must not run twice.",
+    ),
+    "revoke": (".locks.hold:revoke", "Ask the holder of a lock to give it back."),
+    "check": (".locks.check:check", "Check that a lock service keeps its promises, and measure it."),
+    "break": (".locks.table_lock:break_", "End one lease of the table's lock."),
+}
+_BENCH = {
+    "run": (".bench.commands:run", "Run scenarios and write a report."),
+    "list": (".bench.commands:list_", "List scenarios and peers."),
+    "compare": (".bench.commands:compare_", "Compare two folders of results, cell by cell."),
+    "report": (".bench.commands:report", "Write the report of a folder of results again."),
+    "export": (
+        ".bench.commands:export_",
+        "Write the histories of a folder of results for Perfetto, HdrHistogram and Elle.",
+    ),
+}
+_MERGERS = {
+    "list": (".mergers.laws:list_", "Print the mergers that need no module of their own, with their laws."),
+    "check": (
+        ".mergers.laws:check",
+        "Try whether a merger keeps the laws that it declares, and print the fewest records that break one.",
+    ),
+}
+_SERVICES = {
+    "list": (".services.commands:list_", "List pending plans and readers' leases."),
+    "clean": (
+        ".services.commands:clean",
+        "Delete superseded file slices that no kept state, transaction, reader or savepoint needs.",
+    ),
+    "cluster": (".services.commands:cluster", "Join the small files of each partition, in this process."),
+    "archive": (".services.commands:archive", "Move old instants from the active timeline into the history."),
+    "compact": (
+        ".services.commands:compact",
+        "Merge the log files of a merge-on-read table into base files, in this process.",
+    ),
+    "compact-logs": (
+        ".services.commands:compact_logs",
+        "Merge the log files of each file slice into one log file, in this process; base files stay.",
+    ),
+    "run": (
+        ".services.loop:run",
+        "Run what is due: compaction and log compaction, clean, archival, and clustering if asked for.",
+    ),
+    "execute": (".services.commands:execute", "Execute pending plans, from any writer."),
+    "cancel": (".services.commands:cancel", "Cancel a pending plan; writers that wait for it go on."),
+}
+_SAVEPOINT = {
+    "create": (".services.commands:save", "Keep the state of a commit."),
+    "list": (".services.commands:saved", "List savepoints."),
+    "delete": (".services.commands:forget", "Delete a savepoint, so that cleans may remove its state."),
+}
+_STREAMS = {
+    "list": (".streams.commands:list_", "List the streams of a table."),
+    "add": (".streams.commands:add", "Declare a stream, or give one more columns."),
+    "explain": (
+        ".streams.commands:explain",
+        "Tell of each column of a row which event set it, and what that replaced.",
+    ),
+}
+
+
+class _Bench(TyperGroup):
+    """The group in which ``bench appends`` means ``bench run appends``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Insert the command ``run`` where none is named."""
+        if args and args[0] not in self.commands and args[0] not in _HELP:
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+class _Program(Commands):
+    """The program's own group."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands.update(lazy(_MAIN))
+        self.add_command(
+            # Its own parser reads the arguments, and prints the help.
+            LazyCommand(
+                "demo",
+                ".demo:demo",
+                "Let writers change one table at once, and check it.",
+                context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+                add_help_option=False,
+            )
+        )
+        for each in (
+            group(
+                "locks",
+                "A table's lock: show or change it, end a stuck lease. Any lock: hold it for a command, ask for it back, "
+                "check its service.",
+                _LOCKS,
+            ),
+            group(
+                "bench",
+                "Measure contention: your locks, strategies and store, and other systems. `lakelatch bench appends` runs a "
+                "scenario.",
+                _BENCH,
+                _Bench,
+            ),
+            group(
+                "mergers",
+                "How the values of a column are merged: the mergers that there are, and the laws that each keeps.",
+                _MERGERS,
+            ),
+            group(
+                "services",
+                "Clean, cluster, compact, archive, or run what is due; list, execute and cancel plans.",
+                _SERVICES,
+            ),
+            group("savepoint", "Keep a state of a table until its savepoint is deleted.", _SAVEPOINT),
+            group("streams", "Jobs that fill columns of their own: list and declare them, explain a row.", _STREAMS),
+        ):
+            self.add_command(each)
+
 
 # Plain help: no frames, and nothing heavy is imported for it.
 app = typer.Typer(
     name="lakelatch",
-    cls=Commands,
+    cls=_Program,
     help="Many independent writers change one Hudi table safely.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": [*_HELP], "max_content_width": 100},
 )
-app.add_typer(locks, name="locks")
-app.add_typer(bench, name="bench")
-app.add_typer(mergers, name="mergers")
-app.add_typer(services, name="services")
-app.add_typer(savepoint, name="savepoint")
-app.add_typer(streams, name="streams")
-app.command()(restore)
-for command in ROWS:
-    app.command()(command)
 
 
 def _version(wanted: bool) -> None:
@@ -72,339 +231,3 @@ def general(
 ) -> None:
     """Many independent writers change one Hudi table safely."""
     set_up(debug=debug, verbose=verbose)
-
-
-@app.command()
-@plainly
-def create(
-    url: Url,
-    *,
-    record_key: Annotated[str, typer.Option(help="Column or columns that identify a row, separated by commas.")] = "",
-    partition_by: Annotated[str, typer.Option(help="Columns whose values name the partitions.")] = "",
-    ordering_field: Annotated[str, typer.Option(help="Column or columns (a,b) that say which row is newer.")] = "",
-    schema: Annotated[str, typer.Option(metavar="FILE", help="Columns: of a Parquet file, or Avro as JSON.")] = "",
-    name: Annotated[str, typer.Option(help="The table's name; the last part of URL otherwise.")] = "",
-    database: Annotated[str | None, typer.Option(help="The database it belongs to, else 'default'.")] = None,
-    table_version: Annotated[int | None, typer.Option(help="Hudi table version, 8 or 9; 8 if left out.")] = None,
-    hive_style: Annotated[
-        bool | None, typer.Option(help="Name partition folders column=value, as when left out.")
-    ] = None,
-    exist_ok: Annotated[bool, typer.Option("--exist-ok", help="No error when the table exists already.")] = False,
-    lock: Annotated[str | None, typer.Option(help="Lock provider: a URL, 'table' or 'none://'.")] = None,
-    option: HudiOption = None,
-    options_file: HudiOptions = "",
-    unique_constraint: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMNS", help="No two rows have the same values in these; repeatable.")
-    ] = None,
-    merge: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN=MERGER", help="How a column is merged; *= for all; repeatable.")
-    ] = None,
-    ties: Annotated[str | None, typer.Option(help="Of equal ordering values 'last' or 'first' stands.")] = None,
-    bucket_count: BucketCount = None,
-    strategy: Strategy = None,
-    isolation: Isolation = None,
-    unique_keys: UniqueKeys = None,
-    statistics: Statistics = None,
-    lease_s: LeaseS = None,
-    lock_wait_s: LockWaitS = None,
-    heartbeat_interval_s: HeartbeatIntervalS = None,
-    heartbeat_timeout_s: HeartbeatTimeoutS = None,
-    json: Json = False,
-) -> None:
-    """Create an empty table."""
-    from .table.create import create as command
-
-    settings = {
-        "lock": lock,
-        "unique_constraints": [columns.split(",") for columns in unique_constraint or []] or None,
-        "merge": dict(each.partition("=")[::2] for each in merge or []) or None,
-        "ties": ties,
-        "bucket_count": bucket_count,
-        "strategy": strategy,
-        "isolation": isolation,
-        "unique_keys": unique_keys,
-        "statistics": statistics,
-        "lease_s": lease_s,
-        "lock_wait_s": lock_wait_s,
-        "heartbeat_interval_s": heartbeat_interval_s,
-        "heartbeat_timeout_s": heartbeat_timeout_s,
-    }
-    command(
-        url,
-        record_key=record_key,
-        partition_by=partition_by,
-        ordering_field=ordering_field,
-        schema=schema,
-        name=name,
-        database=database,
-        table_version=table_version,
-        hive_style=hive_style,
-        exist_ok=exist_ok,
-        options=option or [],
-        options_file=options_file,
-        settings=settings,
-        json=json,
-    )
-
-
-@app.command()
-@plainly
-def adopt(
-    url: Url,
-    lock: Annotated[str | None, typer.Argument(metavar="[LOCK]", help="A lock URL, 'table' or 'none://'.")] = None,
-    *,
-    option: HudiOption = None,
-    options_file: HudiOptions = "",
-    bucket_count: BucketCount = None,
-    strategy: Strategy = None,
-    isolation: Isolation = None,
-    unique_keys: UniqueKeys = None,
-    statistics: Statistics = None,
-    lease_s: LeaseS = None,
-    lock_wait_s: LockWaitS = None,
-    heartbeat_interval_s: HeartbeatIntervalS = None,
-    heartbeat_timeout_s: HeartbeatTimeoutS = None,
-    json: Json = False,
-) -> None:
-    """Give an existing Hudi table a commit log, or rebuild a damaged one.
-
-    Without LOCK the table keeps the lock of its old log, or gets the one in its own folder.
-    """
-    from .table.create import adopt as command
-
-    settings = {
-        "lock": lock,
-        "bucket_count": bucket_count,
-        "strategy": strategy,
-        "isolation": isolation,
-        "unique_keys": unique_keys,
-        "statistics": statistics,
-        "lease_s": lease_s,
-        "lock_wait_s": lock_wait_s,
-        "heartbeat_interval_s": heartbeat_interval_s,
-        "heartbeat_timeout_s": heartbeat_timeout_s,
-    }
-    command(url, options=option or [], options_file=options_file, settings=settings, json=json)
-
-
-@app.command()
-@plainly
-def describe(url: Url, *, json: Json = False) -> None:
-    """Print what a table is, who holds its lock and who writes."""
-    from .table.describe import describe as command
-
-    command(url, json=json)
-
-
-@app.command()
-@plainly
-def timeline(
-    url: Url,
-    *,
-    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="So many of the newest instants.")] = 20,
-    json: Json = False,
-) -> None:
-    """List what happened to a table, newest first.
-
-    Transactions that were aborted or rolled back are listed as well. Rows: +inserted ~updated -deleted, =written.
-    """
-    from .history.timeline import timeline as command
-
-    command(url, limit=limit, json=json)
-
-
-@app.command()
-@plainly
-def why(
-    url: Url,
-    instant: Annotated[str, typer.Argument(metavar="T", help="Requested time, as `lakelatch timeline` prints it.")],
-    *,
-    json: Json = False,
-) -> None:
-    """Tell why a transaction lost: to whom, where, at what cost, and what would have let both land."""
-    from .history.why import why as command
-
-    command(url, instant, json=json)
-
-
-@app.command()
-@plainly
-def watch(
-    url: Url,
-    *,
-    after: Annotated[
-        str | None, typer.Option(metavar="T", help="Begin with what happened after this time; from now on otherwise.")
-    ] = None,
-    limit: Annotated[int | None, typer.Option("-n", "--limit", min=1, help="Stop after so many lines.")] = None,
-    every_s: Annotated[float, typer.Option(min=0.05, help="Seconds between two looks.")] = 1.0,
-    json: Json = False,
-) -> None:
-    """Print each begin, commit, abort, rollback and plan as it happens, until Ctrl-C."""
-    from .history.watch import watch as command
-
-    command(url, after=after, limit=limit, every_s=every_s, json=json)
-
-
-@app.command()
-@plainly
-def settings(
-    url: Url,
-    change: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="What to change; nothing: only print them.")
-    ] = None,
-    *,
-    json: Json = False,
-) -> None:
-    """Print the settings that all writers of a table share, or change some for all of them."""
-    from .table.settings import settings as command
-
-    command(url, change or [], json=json)
-
-
-@app.command()
-@plainly
-def files(
-    url: Url,
-    *,
-    partition: Annotated[str | None, typer.Option(help="Only this partition; '' is the root.")] = None,
-    as_of: Annotated[str | None, typer.Option(metavar="T", help="As of a past requested time, or a date.")] = None,
-    rows: Annotated[bool | None, typer.Option(help="Count rows; by itself up to 200 files.")] = None,
-    json: Json = False,
-) -> None:
-    """List the file slices that readers see."""
-    from .table.files import files as command
-
-    command(url, partition=partition, as_of=as_of, rows=rows, json=json)
-
-
-@app.command()
-@plainly
-def check(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="Any Hudi table, from any writer.")],
-    *,
-    deep: Annotated[
-        bool,
-        typer.Option("--deep", help="Also read all rows, look for repeated keys and unique values."),
-    ] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Leftovers of dead writers count as damage.")] = False,
-    json: Json = False,
-) -> None:
-    """Verify any Hudi table.
-
-    Exit code 0 is sound, 1 damaged. What dead writers left behind is a leftover and no damage, unless --strict.
-    """
-    from .table.check import check as command
-
-    command(path, deep=deep, strict=strict, json=json)
-
-
-@app.command()
-@plainly
-def doctor(
-    url: Url,
-    *,
-    verify: Annotated[
-        bool, typer.Option("--check", help="Also verify the table's files, as `lakelatch check`.")
-    ] = False,
-    json: Json = False,
-) -> None:
-    """Print what is configured, what is unsafe, what is slow, and the line that mends it.
-
-    Exit code 0: nothing is unsafe; 1: something is. `lakelatch locks check LOCK_URL` tries the lock service itself.
-    """
-    from .table.doctor import doctor as command
-
-    command(url, check=verify, json=json)
-
-
-@app.command()
-@plainly
-def rollback(
-    url: Url,
-    instant: Annotated[str | None, typer.Argument(metavar="[INSTANT]", help="Only this transaction.")] = None,
-    *,
-    force: Annotated[bool, typer.Option("--force", help="End INSTANT even if its writer is alive.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    json: Json = False,
-) -> None:
-    """End dead writers' transactions and remove what they left.
-
-    Waits for the table's time-out where a writer may still be alive.
-    """
-    from .table.rollback import rollback as command
-
-    command(url, instant, force=force, yes=yes, json=json)
-
-
-@app.command()
-@plainly
-def server(
-    *,
-    table: Annotated[
-        list[str],
-        typer.Option(metavar="[NAME=]URL", help="A table to watch; its name is the URL's last part. Repeatable."),
-    ],
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free one.")] = 8047,
-    token_file: Annotated[
-        str, typer.Option(metavar="FILE", help="Its first line is the token; without it one is made and printed once.")
-    ] = "",
-    tls_cert: Annotated[
-        str, typer.Option(metavar="FILE", help="Certificate chain (PEM); needed beyond loopback.")
-    ] = "",
-    tls_key: Annotated[str, typer.Option(metavar="FILE", help="The certificate's key (PEM).")] = "",
-    plain_http: Annotated[
-        bool, typer.Option("--plain-http", help="Beyond loopback without TLS: a proxy before the server has it.")
-    ] = False,
-    every_s: Annotated[
-        float, typer.Option(min=0.05, max=60, help="Seconds between two looks at a table that somebody watches.")
-    ] = 0.5,
-    json: Json = False,
-) -> None:
-    """Serve a dashboard, an API and Prometheus metrics of some tables, and take writers' markers, until Ctrl-C."""
-    from .server import server as command
-
-    command(
-        table,
-        host=host,
-        port=port,
-        token_file=token_file,
-        tls=(tls_cert, tls_key),
-        plain_http=plain_http,
-        every_s=every_s,
-        json=json,
-    )
-
-
-@app.command("worker-zip")
-@plainly
-def worker_zip(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The archive to write; it ends with .zip.")],
-    *,
-    json: Json = False,
-) -> None:
-    """Write an archive with which Spark workers run that have pyarrow and numpy, and not this package.
-
-    Of this Python and its platform: the workers' have to be the same.
-    """
-    from .worker_zip import worker_zip as command
-
-    command(file, json=json)
-
-
-@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)
-@plainly
-def demo(context: typer.Context) -> None:
-    """Let writers change one table at once, and check it."""
-    from importlib import import_module
-
-    from ..errors import ConfigError
-
-    try:
-        run = import_module("lakelatch.demo.commands").flights
-    except ModuleNotFoundError as e:
-        raise ConfigError(
-            f"the demo needs {e.name}, which is not installed; run `make demo` in the source tree, or "
-            "pip install 'lakelatch[demo]'"
-        ) from e
-    raise typer.Exit(run(context.args) or 0)

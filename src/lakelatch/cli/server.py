@@ -6,25 +6,39 @@ JSON, once it listens: ``tables`` (names), ``url``, and ``token`` if one was mad
 from __future__ import annotations
 
 from contextlib import ExitStack
+from typing import Annotated
 
 import typer
 
 from ..errors import ConfigError, LakeLatchError
+from .options import Json
 from .output import print_json, say
 
 
 def server(
-    tables: list[str],
     *,
-    host: str,
-    port: int,
-    token_file: str,
-    tls: tuple[str, str],
-    plain_http: bool,
-    every_s: float,
-    json: bool,
+    table: Annotated[
+        list[str],
+        typer.Option(metavar="[NAME=]URL", help="A table to watch; its name is the URL's last part. Repeatable."),
+    ],
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free one.")] = 8047,
+    token_file: Annotated[
+        str, typer.Option(metavar="FILE", help="Its first line is the token; without it one is made and printed once.")
+    ] = "",
+    tls_cert: Annotated[
+        str, typer.Option(metavar="FILE", help="Certificate chain (PEM); needed beyond loopback.")
+    ] = "",
+    tls_key: Annotated[str, typer.Option(metavar="FILE", help="The certificate's key (PEM).")] = "",
+    plain_http: Annotated[
+        bool, typer.Option("--plain-http", help="Beyond loopback without TLS: a proxy before the server has it.")
+    ] = False,
+    every_s: Annotated[
+        float, typer.Option(min=0.05, max=60, help="Seconds between two looks at a table that somebody watches.")
+    ] = 0.5,
+    json: Json = False,
 ) -> None:
-    """Serve until SIGINT or SIGTERM."""
+    """Serve a dashboard, an API and Prometheus metrics of some tables, and take writers' markers, until Ctrl-C."""
     try:
         from .. import server as room
     except ModuleNotFoundError as e:
@@ -35,17 +49,17 @@ def server(
 
     from ..locks import metrics
 
-    address = room.Address(host, port, *tls, plain=plain_http)
+    address = room.Address(host, port, tls_cert, tls_key, plain=plain_http)
     address.refuse_unsafe()
     access = room.Access.from_file(token_file) if token_file else room.Access.made()
     with ExitStack() as stack:
         watched = {}
-        for name, url in room.named(tables).items():
-            table = lakelatch.open(url)
+        for name, url in room.named(table).items():
+            opened = lakelatch.open(url)
             # Before `Watched`, which may refuse the table.
-            stack.callback(table.close)
+            stack.callback(opened.close)
             try:
-                watched[name] = room.Watched(name, table)
+                watched[name] = room.Watched(name, opened)
             except LakeLatchError as e:
                 e.add_note(f"nothing is served; leave out --table {name} or adopt it")
                 raise

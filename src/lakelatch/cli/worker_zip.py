@@ -14,11 +14,13 @@ import zipfile
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from .. import __version__
 from ..errors import InputError
+from .options import Json
 from .output import print_json, say
 
 FOLDER = "lakelatch-worker"  # where Spark unpacks it, beside the executor
@@ -27,8 +29,15 @@ _OF_CLOUD = ("obstore", "typing_extensions")
 _TIME = (1980, 1, 1, 0, 0, 0)  # a fixed time, so that the same content gives the same file
 
 
-def worker_zip(file: str, *, json: bool) -> None:
-    """Write the archive and print the settings of Spark that use it."""
+def worker_zip(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The archive to write; it ends with .zip.")],
+    *,
+    json: Json = False,
+) -> None:
+    """Write an archive with which Spark workers run that have pyarrow and numpy, and not this package.
+
+    Of this Python and its platform: the workers' have to be the same.
+    """
     target = Path(file)
     if target.suffix != ".zip":
         raise InputError(f"{file} does not end with .zip, by which Spark knows what to unpack; name it so")

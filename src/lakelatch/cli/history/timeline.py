@@ -13,10 +13,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..options import Json, Url
 from ..output import duration_text, print_json, print_table, say, width, wrapped
 
 if TYPE_CHECKING:
@@ -50,8 +51,16 @@ class Row:
     reason: str | None = None
 
 
-def timeline(url: str, *, limit: int, json: bool) -> None:
-    """Print the newest instants."""
+def timeline(
+    url: Url,
+    *,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="So many of the newest instants.")] = 20,
+    json: Json = False,
+) -> None:
+    """List what happened to a table, newest first.
+
+    Transactions that were aborted or rolled back are listed as well. Rows: +inserted ~updated -deleted, =written.
+    """
     import lakelatch
 
     with lakelatch.open(url) as table:

@@ -8,16 +8,28 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+
+from ..options import Json, Url
 from ..output import print_json, say
 
 if TYPE_CHECKING:
     from ...occ.history import Event
 
 
-def watch(url: str, *, after: str | None, limit: int | None, every_s: float, json: bool) -> None:
-    """Print events, line by line, until interrupted or until ``limit`` lines."""
+def watch(
+    url: Url,
+    *,
+    after: Annotated[
+        str | None, typer.Option(metavar="T", help="Begin with what happened after this time; from now on otherwise.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("-n", "--limit", min=1, help="Stop after so many lines.")] = None,
+    every_s: Annotated[float, typer.Option(min=0.05, help="Seconds between two looks.")] = 1.0,
+    json: Json = False,
+) -> None:
+    """Print each begin, commit, abort, rollback and plan as it happens, until Ctrl-C."""
     import lakelatch
 
     with lakelatch.open(url) as table:

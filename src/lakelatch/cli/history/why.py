@@ -10,8 +10,11 @@ reason of another end), ``ended_by``, ``overlap`` (of each file group ``group``,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+
+from ..options import Json, Url
 from ..output import bytes_text, count_text, duration_text, print_json, print_pairs, say
 
 if TYPE_CHECKING:
@@ -21,8 +24,13 @@ if TYPE_CHECKING:
 _SHOWN = 5
 
 
-def why(url: str, instant: str, *, json: bool) -> None:
-    """Print the outcome of a transaction, and its reason."""
+def why(
+    url: Url,
+    instant: Annotated[str, typer.Argument(metavar="T", help="Requested time, as `lakelatch timeline` prints it.")],
+    *,
+    json: Json = False,
+) -> None:
+    """Tell why a transaction lost: to whom, where, at what cost, and what would have let both land."""
     import lakelatch
 
     with lakelatch.open(url) as table:

@@ -7,10 +7,11 @@ JSON: ``url``, ``verdict`` (keeps, breaks, untried), ``kept`` (true, false, or n
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..options import Json, LockUrl
 from ..outcome import COULD_NOT
 from ..output import Waiting, print_json, print_pairs, print_table, say, wrapped
 
@@ -21,15 +22,24 @@ _ENDS = {True: ("keeps", 0), False: ("breaks", 1), None: ("untried", COULD_NOT)}
 _MARKS = {True: "yes", False: "NO", None: "not tried"}
 
 
-def check(url: str, *, processes: int, seconds: float, json: bool) -> None:
-    """Try the locks at ``url`` and print a verdict.
+def check(
+    lock: LockUrl,
+    *,
+    processes: Annotated[int, typer.Option(min=2, max=64, help="How many processes contend.")] = 4,
+    seconds: Annotated[float, typer.Option(min=0.1, max=600, help="How long they do.")] = 2.0,
+    json: Json = False,
+) -> None:
+    """Check that a lock service keeps its promises, and measure it.
 
-    Exit code 1: a promise was broken; 2: one could not be tried.
+    Takes ten to thirty seconds and uses keys that begin with lakelatch-check-. Exit code 0: every
+    promise was kept; 1: one was broken; 2: one could not be tried, with the reason.
     """
     from ...locks.checkup import check_up
 
     with Waiting("trying the locks") as progress:
-        verdict = check_up(url, processes=processes, seconds=seconds, progress=lambda what: progress(f"trying: {what}"))
+        verdict = check_up(
+            lock, processes=processes, seconds=seconds, progress=lambda what: progress(f"trying: {what}")
+        )
     word, code = _ENDS[verdict.kept]
     if json:
         print_json(asdict(verdict) | {"verdict": word, "kept": verdict.kept})

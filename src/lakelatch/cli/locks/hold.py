@@ -13,10 +13,12 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Annotated
 
 import typer
 
 from ...errors import InputError, LockLostError, LockTimeoutError
+from ..options import Json, LockKey, LockUrl
 from ..output import print_json, say
 
 TRY_LATER = 75  # EX_TEMPFAIL of sysexits.h, which cron jobs and mailers know
@@ -25,18 +27,27 @@ _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 def hold(
-    url: str, key: str, command: list[str], *, wait_s: float, lease_s: float | None, reason: str, give_way: bool
+    lock: LockUrl,
+    key: LockKey,
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What to run, behind two dashes.")],
+    *,
+    wait_s: Annotated[float, typer.Option(min=0, help="How long to wait for the lock.")] = 0.0,
+    lease_s: Annotated[float | None, typer.Option(help="The lease's seconds, instead of the URL's.")] = None,
+    reason: Annotated[str, typer.Option(help="Shown to others; the command otherwise.")] = "",
+    give_way: Annotated[
+        bool, typer.Option("--give-way", help="Also end the command when `locks revoke` asks for the lock.")
+    ] = False,
 ) -> None:
-    """Run ``command`` while ``key`` is held, and exit as it does; `TRY_LATER` if the lock was busy or was lost.
+    """Run a command while a lock is held, such as a cron job that must not run twice.
 
-    The command finds ``LAKELATCH_LOCK_KEY`` and ``LAKELATCH_LOCK_TOKEN`` in its environment. It gets SIGTERM when the lease
-    is lost, and with ``give_way`` also when another process asks for the lock.
+    Exits as the command does, and with 75 if the lock was busy or was lost. When the lock is lost the
+    command gets SIGTERM. It finds the token in LAKELATCH_LOCK_TOKEN.
     """
     import lakelatch
 
     job = _Job(command)
-    lock = lakelatch.lock(
-        url,
+    held = lakelatch.lock(
+        lock,
         key,
         wait_s=wait_s,
         lease_s=lease_s,
@@ -46,7 +57,7 @@ def hold(
     )
     try:
         # The handlers are set once the lock is held: until then a signal has to end this process.
-        with lock as lease, _forwarding(job):
+        with held as lease, _forwarding(job):
             code = job.run({"LAKELATCH_LOCK_KEY": lease.key, "LAKELATCH_LOCK_TOKEN": str(lease.token)})
     except (LockTimeoutError, LockLostError) as e:
         say(f"lakelatch: {e}", err=True)
@@ -114,19 +125,30 @@ def _from_terminal() -> bool:
         return False
 
 
-def revoke(url: str, key: str, *, wait_s: float, reason: str, json: bool) -> None:
-    """Ask the holder of ``key`` to release it. Exit code `TRY_LATER` if it has not within ``wait_s``."""
+def revoke(
+    lock: LockUrl,
+    key: LockKey,
+    *,
+    wait_s: Annotated[float, typer.Option(min=0, help="How long to ask and wait.")] = 60.0,
+    reason: Annotated[str, typer.Option(help="Why; the holder sees it.")] = "",
+    json: Json = False,
+) -> None:
+    """Ask the holder of a lock to give it back. Nothing is taken away. Exit code 75: it is still held.
+
+    Only holders that listen (`on_revoke`, `locks hold --give-way`) hear of it, within a third of
+    their lease.
+    """
     import lakelatch
 
     if not key.strip():
         raise InputError("name the key of the lock")
-    lock = lakelatch.lock(url, key)
-    given_back = lock.ask_revoke(
+    held = lakelatch.lock(lock, key)
+    given_back = held.ask_revoke(
         wait_s=wait_s, reason=f"{reason} ({getpass.getuser()}@{socket.gethostname()})".strip()
     )  # fmt: skip
-    lock.close()
+    held.close()
     if json:
-        print_json({"lock": url, "key": key, "given_back": given_back})
+        print_json({"lock": lock, "key": key, "given_back": given_back})
     else:
         say(f"{key} was given back" if given_back else f"{key} is still held; its holder was asked")
     if not given_back:

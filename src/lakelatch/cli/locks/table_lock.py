@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import getpass
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from ...errors import ConfigError, InputError
 from ...locks.core import time_text
 from ...storage import read_input
+from ..options import HudiOption, HudiOptions, Json, Url
 from ..output import duration_text, print_json, say
 
 if TYPE_CHECKING:
@@ -41,8 +44,8 @@ def holder_text(holder: Holder | None, now: float) -> str:
     return f"held by {holder.reason or holder.owner}{where} for {held}{until} (token {holder.token}){waiting}"
 
 
-def show(url: str, *, json: bool) -> None:
-    """Print the holder, its queue and the broken leases."""
+def show(url: Url, *, json: Json = False) -> None:
+    """Print who holds the table's lock."""
     import lakelatch
 
     with lakelatch.open(url) as table:
@@ -78,8 +81,13 @@ def facts_of(table: Table) -> tuple[dict[str, Any], Holder | None]:
     return facts, holder
 
 
-def watch(url: str, *, every_s: float, json: bool) -> None:
-    """Print each change until interrupted."""
+def watch(
+    url: Url,
+    *,
+    every_s: Annotated[float, typer.Option(min=0.05, help="Seconds between two looks.")] = 0.5,
+    json: Json = False,
+) -> None:
+    """Print each change of the lock's holder, its line and the lock itself, until Ctrl-C."""
     import lakelatch
 
     with lakelatch.open(url) as table:
@@ -99,16 +107,24 @@ def watch(url: str, *, every_s: float, json: bool) -> None:
 
 
 def set_(
-    url: str, lock: str | None, *, options: list[str], options_file: str, jvm_writers_stopped: bool, json: bool
+    url: Url,
+    lock: Annotated[str | None, typer.Argument(metavar="[LOCK]", help="A lock URL, 'table' or 'none://'.")] = None,
+    *,
+    option: HudiOption = None,
+    options_file: HudiOptions = "",
+    jvm_writers_stopped: Annotated[
+        bool, typer.Option("--jvm-writers-stopped", help="Leave a lock that is shared with JVM writers.")
+    ] = False,
+    json: Json = False,
 ) -> None:
-    """Give the table another lock."""
+    """Give the table another lock, while writers run: each goes over to it at its next commit."""
     import lakelatch
 
     from ...locks import shown
 
     with lakelatch.open(url) as table:
         changes = lock_settings(
-            lock, options, options_file, table_name=table.config.name, base_path=table.url
+            lock, option or [], options_file, table_name=table.config.name, base_path=table.url
         )  # fmt: skip
         if not changes:
             raise InputError("name the lock: a URL, 'table', 'none://', or Hudi's options with --option")
@@ -157,8 +173,14 @@ def _time(at: float) -> str:
     return time_text(at).replace("T", " ").removesuffix("+00:00")
 
 
-def break_lease(url: str, *, token: int, reason: str, json: bool) -> None:
-    """End the lease with that token."""
+def break_(
+    url: Url,
+    *,
+    token: Annotated[int, typer.Option(help="Token of the lease to end, as `locks show` prints it.")],
+    reason: Annotated[str, typer.Option(help="Why; stored with the lock.")],
+    json: Json = False,
+) -> None:
+    """End one lease of the table's lock. Its holder notices, and loses time, never data."""
     import lakelatch
 
     if not reason.strip():

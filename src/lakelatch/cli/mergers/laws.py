@@ -10,13 +10,16 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
-import pyarrow as pa
 import typer
 
 from ...errors import ConfigError, InputError
-from ...mergers import BUILT_IN, find
+from ..options import Json
 from ..output import print_json, print_table, say
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _TYPES = (
     "int64", "double", "bool", "string", "date32", "timestamp[us]", "decimal128(20, 2)", "list<int64>", "list<string>",
@@ -24,8 +27,10 @@ _TYPES = (
 _EXAMPLE = {"last_unless": "last_unless('?')", "top_n": "top_n(3)"}  # of mergers that need arguments
 
 
-def list_(*, json: bool) -> None:
-    """Print every built-in merger with a type that it takes and its laws for it."""
+def list_(*, json: Json = False) -> None:
+    """Print the mergers that need no module of their own, with their laws."""
+    from ...mergers import BUILT_IN, find
+
     told = []
     for name in BUILT_IN:
         merger = _EXAMPLE.get(name, name)
@@ -39,8 +44,22 @@ def list_(*, json: bool) -> None:
     print_table(["MERGER", "AS FOR", *(law.upper() for law in laws)], rows)
 
 
-def check(merger: str, *, types: list[str], event_time: bool, examples: int, json: bool) -> None:
-    """Check the declared laws; exit code 1 when one is broken."""
+def check(
+    merger: Annotated[str, typer.Argument(metavar="MERGER", help="A name such as sum, or module:Class.")],
+    *,
+    type: Annotated[  # noqa: A002
+        list[str] | None,
+        typer.Option(metavar="TYPE", help="Of the column, as int64 or list<string>; every one it takes otherwise."),
+    ] = None,
+    event_time: Annotated[bool, typer.Option("--event-time", help="Rows come late, with ordering values.")] = False,
+    examples: Annotated[
+        int, typer.Option(min=0, max=100_000, help="Random sets of more than three records, for each law.")
+    ] = 50,
+    json: Json = False,
+) -> None:
+    """Try whether a merger keeps the laws that it declares, and print the fewest records that break one."""
+    from ...mergers import find
+
     try:
         from ...testing import broken_laws
     except ModuleNotFoundError as e:
@@ -48,7 +67,7 @@ def check(merger: str, *, types: list[str], event_time: bool, examples: int, jso
 
     sys.path.insert(0, "")  # finds modules of the current folder, as `python -m` does
     find(merger)
-    kinds = types or list(_taken(merger))
+    kinds = type or list(_taken(merger))
     if not kinds:
         raise InputError(f"merger {merger!r} takes none of {', '.join(_TYPES)}; name a type: --type 'list<int64>'")
     broken = [
@@ -73,6 +92,8 @@ def check(merger: str, *, types: list[str], event_time: bool, examples: int, jso
 
 def _taken(merger: str) -> Iterator[str]:
     """Yield the types that the merger takes."""
+    from ...mergers import find
+
     for kind in _TYPES:
         try:
             find(merger).laws(_type(kind))
@@ -83,6 +104,8 @@ def _taken(merger: str) -> Iterator[str]:
 
 def _type(name: str) -> pa.DataType:
     """Return the Arrow type of that name."""
+    import pyarrow as pa
+
     if name.startswith("list<") and name.endswith(">"):
         return pa.list_(_type(name[5:-1]))
     try:

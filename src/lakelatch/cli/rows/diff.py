@@ -9,19 +9,32 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from ..options import Lines, Url
 from ..output import say
 from .text import json_line
 
 if TYPE_CHECKING:
     from ...occ.scan import Difference
 
+State = Annotated[
+    str, typer.Argument(metavar="T", help="Requested time, as `lakelatch timeline` prints it, or a date.")
+]
 _SIGNS = {"added": "+", "changed": "~", "removed": "-"}
 
 
-def diff(url: str, before: str, after: str, *, limit: int, json: bool) -> None:
-    """Print the rows that differ between two states of a table."""
+def diff(
+    url: Url,
+    before: State,
+    after: State,
+    *,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=0, help="So many of the rows at most.")] = 20,
+    json: Lines = False,
+) -> None:
+    """Print which rows were added (+), changed (~) and removed (-) between two states, by partition and record key."""
     import lakelatch
 
     from ...occ.scan import differences

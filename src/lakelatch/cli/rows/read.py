@@ -9,16 +9,27 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from ...arguments import text
 from ...errors import ConfigError, InputError
+from ..options import Lines, Url
 from ..output import Waiting, count_text, say
 from .files import FORMATS, csv_writer, format_of, write_rows
 from .text import json_line, print_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+Limit = Annotated[
+    int | None, typer.Option("-n", "--limit", min=0, help="So many rows at most; 20 in a table, else all.")
+]
+Format = Annotated[
+    str | None, typer.Option("--format", metavar="FORMAT", help="table, csv, json, parquet or arrow; as FILE ends.")
+]
+Output = Annotated[str | None, typer.Option("-o", "--output", metavar="FILE", help="Write the rows to a file.")]
 
 _SHOWN = 20
 # A query reads the named tables only: no file, URL, extension or variable of this process.
@@ -32,18 +43,31 @@ _CLOSED: dict[str, Any] = {
 
 
 def read(
-    url: str, *, columns: str, where: str | None, partitions: Sequence[str], as_of: str | None, read_optimized: bool,
-    limit: int | None, kind: str | None, output: str | None, json: bool,
-) -> None:  # fmt: skip
-    """Print or write the rows of a table."""
+    url: Url,
+    *,
+    columns: Annotated[str, typer.Option(metavar="A,B", help="Only these columns.")] = "",
+    where: Annotated[str | None, typer.Option(metavar="SQL", help="Only rows that meet this condition.")] = None,
+    partition: Annotated[
+        list[str] | None, typer.Option(metavar="PATH", help="Only this partition, as origin=JFK; repeatable.")
+    ] = None,
+    as_of: Annotated[str | None, typer.Option(metavar="T", help="As of a past requested time, or a date.")] = None,
+    read_optimized: Annotated[
+        bool, typer.Option("--read-optimized", help="Base files only, without what log files have changed since.")
+    ] = False,
+    limit: Limit = None,
+    format: Format = None,  # noqa: A002
+    output: Output = None,
+    json: Lines = False,
+) -> None:
+    """Print the rows of a table, or write them to a file."""
     import lakelatch
 
-    kind = _kind(kind, output, json=json)
+    kind = _kind(format, output, json=json)
     with lakelatch.open(url) as table:
         scan = table.read(
             columns=[each.strip() for each in columns.split(",")] if columns else None,
             where=where,
-            partitions=list(partitions) or None,
+            partitions=partition or None,
             as_of=as_of,
             read_optimized=read_optimized,
         )
@@ -51,9 +75,17 @@ def read(
 
 
 def sql(
-    query: str, *, tables: Sequence[str], limit: int | None, kind: str | None, output: str | None, json: bool
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="In DuckDB's dialect.")],
+    *,
+    table: Annotated[
+        list[str] | None, typer.Option("--table", metavar="NAME=URL", help="A table and its name there; repeatable.")
+    ] = None,
+    limit: Limit = None,
+    format: Format = None,  # noqa: A002
+    output: Output = None,
+    json: Lines = False,
 ) -> None:
-    """Print or write the result of a query over tables."""
+    """Query tables with DuckDB, which reads of them what the query needs. `pip install duckdb` first."""
     import lakelatch
 
     from ...occ.scan.as_dataset import ScanDataset
@@ -62,14 +94,14 @@ def sql(
         import duckdb
     except ImportError as e:
         raise ConfigError("lakelatch sql needs DuckDB, which is not installed: pip install duckdb") from e
-    kind = _kind(kind, output, json=json)
+    kind = _kind(format, output, json=json)
     text(query, "query", empty=True)
     with ExitStack() as stack:
         try:
             connection = stack.enter_context(duckdb.connect(config=_CLOSED))
             # Before any table is opened: a refused query sends no request.
             _refuse_more_than_a_query(connection.extract_statements(query))
-            for name, url in map(_named, tables):
+            for name, url in map(_named, table or []):
                 connection.register(name, ScanDataset(stack.enter_context(lakelatch.open(url)).read()))
             # Inside the block: DuckDB pulls batches from the tables while the result is written, so they must stay
             # open.

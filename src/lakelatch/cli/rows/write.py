@@ -7,28 +7,86 @@ nothing changed), ``inserted``, ``updated``, ``deleted``, ``files``, ``bytes``, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
 
 from ...errors import InputError
+from ..options import Json, Url
 from ..output import Bar, Waiting, bytes_text, count_text, duration_text, print_json, say
 from .files import format_of, read_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...occ.transaction import WriteResult
 
 
-def write(
-    operation: str,
-    url: str,
-    file: str,
+File = Annotated[
+    str, typer.Argument(metavar="FILE", help="Parquet, CSV, JSON lines or Arrow IPC; - is standard input.")
+]
+FileFormat = Annotated[
+    str | None, typer.Option("--format", metavar="FORMAT", help="parquet, csv, json or arrow; as FILE ends.")
+]
+Missing = Annotated[str, typer.Option(help="Columns that the file lacks: refuse, or null.")]
+NewColumns = Annotated[str, typer.Option(help="Columns that the table lacks: refuse, or add.")]
+Zone = Annotated[str | None, typer.Option(help="Of times that name none, as UTC or Europe/Rome.")]
+SourceBatch = Annotated[
+    str | None,
+    typer.Option(
+        "--batch",
+        metavar="SOURCE:NUMBER",
+        help="Only if no batch of that source with this number or a larger one has landed.",
+    ),
+]
+
+
+def upsert(
+    url: Url,
+    file: File,
     *,
-    kind: str | None,
-    missing: str,
-    new_columns: str,
-    zone: str | None,
-    batch: str | None,
-    json: bool,
+    format: FileFormat = None,  # noqa: A002
+    missing: Missing = "refuse",
+    new_columns: NewColumns = "refuse",
+    zone: Zone = None,
+    batch: SourceBatch = None,
+    json: Json = False,
 ) -> None:
+    """Write the rows of a file: they replace those with the same key, and new keys are inserted."""
+    _write("upsert", url, file, format, batch, json=json, missing=missing, new_columns=new_columns, zone=zone)
+
+
+def insert(
+    url: Url,
+    file: File,
+    *,
+    format: FileFormat = None,  # noqa: A002
+    missing: Missing = "refuse",
+    new_columns: NewColumns = "refuse",
+    zone: Zone = None,
+    batch: SourceBatch = None,
+    json: Json = False,
+) -> None:
+    """Add the rows of a file; keys that the table has already are not looked up, but in a table with buckets."""
+    _write("insert", url, file, format, batch, json=json, missing=missing, new_columns=new_columns, zone=zone)
+
+
+def delete(
+    url: Url,
+    file: File,
+    *,
+    format: FileFormat = None,  # noqa: A002
+    batch: SourceBatch = None,
+    json: Json = False,
+) -> None:
+    """Delete the rows whose keys are in a file; its other columns are not looked at."""
+    _write("delete", url, file, format, batch, json=json)
+
+
+def _write(
+    operation: Literal["upsert", "insert", "delete"], url: str, file: str, kind: str | None, batch: str | None, *,
+    json: bool, **columns: Any,
+) -> None:  # fmt: skip
     """Write the rows of a file into a table, in one transaction that is retried when it loses."""
     import lakelatch
 
@@ -46,13 +104,8 @@ def write(
 
             rows = read_rows(file, kind, table.schema(), seen)
         with Bar() as progress:
-            if operation == "delete":
-                done = table.delete(rows, progress=progress, batch=numbered)
-            else:
-                verb = table.insert if operation == "insert" else table.upsert
-                done = verb(
-                    rows, missing=missing, new_columns=new_columns, zone=zone, progress=progress, batch=numbered
-                )
+            verb: Callable[..., WriteResult] = getattr(table, operation)
+            done = verb(rows, progress=progress, batch=numbered, **columns)
         place = table.url
     if json:
         counts = {name: getattr(done, name) for name in ("inserted", "updated", "deleted", "files", "bytes")}

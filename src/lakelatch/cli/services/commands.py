@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ...arguments import number
+from ..options import Json, Url
 from ..output import Bar, count_text, print_json, print_table, say, wrapped
 
 if TYPE_CHECKING:
@@ -25,9 +26,13 @@ if TYPE_CHECKING:
     from ...occ.session import Savepoint
     from ...occ.table import Table
 
+Commit = Annotated[str, typer.Argument(metavar="INSTANT", help="Requested time T, as `lakelatch timeline` prints it.")]
+Partition = Annotated[list[str] | None, typer.Option(help="Only this partition; repeat it.")]
+PlanOnly = Annotated[bool, typer.Option("--plan-only", help="Leave the execution to another process.")]
 
-def list_(url: str, *, json: bool) -> None:
-    """Print pending plans and readers' leases."""
+
+def list_(url: Url, *, json: Json = False) -> None:
+    """List pending plans and readers' leases."""
     import lakelatch
 
     from ...occ.entries import extent, held
@@ -51,9 +56,20 @@ def list_(url: str, *, json: bool) -> None:
 
 
 def clean(
-    url: str, *, retain_commits: int | None, retain_hours: float | None, wait: bool, plan_only: bool, json: bool
+    url: Url,
+    *,
+    retain_commits: Annotated[
+        int | None,
+        typer.Option(help="The newest states to keep; 0: nothing but the present one. 10 unless hours are given."),
+    ] = None,
+    retain_hours: Annotated[float | None, typer.Option(help="Keep the states of the last hours.")] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Watch readers' leases, so that dead readers keep nothing.")
+    ] = False,
+    plan_only: PlanOnly = False,
+    json: Json = False,
 ) -> None:
-    """Plan a clean, and execute it."""
+    """Delete superseded file slices that no kept state, transaction, reader or savepoint needs."""
     import lakelatch
 
     with lakelatch.open(url) as table:
@@ -62,37 +78,53 @@ def clean(
 
 
 def cluster(
-    url: str,
-    partitions: Sequence[str] | None,
+    url: Url,
     *,
-    small_mb: float | None,
-    target_mb: float | None,
-    sort_by: Sequence[str] | None,
-    layout: str,
-    plan_only: bool,
-    json: bool,
+    partition: Partition = None,
+    small_mb: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="Files below this size are joined; by default five sixths of the target."),
+    ] = None,
+    target_mb: Annotated[
+        float | None, typer.Option(min=0.001, help="To files of about this size; by default what the table is set to.")
+    ] = None,
+    sort_by: Annotated[str | None, typer.Option(help="Columns by which rows are laid out: a,b.")] = None,
+    layout: Annotated[str, typer.Option(help="How: linear, or z-order.")] = "linear",
+    plan_only: PlanOnly = False,
+    json: Json = False,
 ) -> None:
-    """Plan a clustering, and execute it."""
+    """Join the small files of each partition, in this process."""
     import lakelatch
 
-    given = {"--small-mb": small_mb, "--target-mb": target_mb}
-    small, target = (size and int(number(size, name, most=1 << 40) * (1 << 20)) for name, size in given.items())
-    sizes: dict[str, Any] = {"small_bytes": small, "target_bytes": target}
+    sizes = {"--small-mb": small_mb, "--target-mb": target_mb}
+    small, target = (size and int(number(size, name, most=1 << 40) * (1 << 20)) for name, size in sizes.items())
+    given: dict[str, Any] = {
+        "partitions": partition or None, "sort_by": names(sort_by), "layout": layout,
+        "small_bytes": small, "target_bytes": target,
+    }  # fmt: skip
     with lakelatch.open(url) as table:
         nothing = "there are no two small files in one partition"
         if sort_by is not None:
             nothing += ", and all are laid out so"
         if plan_only:
-            planned = table.plan_clustering(partitions=partitions, sort_by=sort_by, layout=layout, **sizes)
-            _finish(table, planned, nothing, plan_only=True, json=json)
+            _finish(table, table.plan_clustering(**given), nothing, plan_only=True, json=json)
         else:
             with Bar() as progress:
-                done = table.cluster(partitions=partitions, sort_by=sort_by, layout=layout, progress=progress, **sizes)
+                done = table.cluster(progress=progress, **given)
             _done(done, nothing, json=json)
 
 
-def archive(url: str, *, keep_min: int | None, keep_max: int | None, plan_only: bool, json: bool) -> None:
-    """Move old instants into the history."""
+def archive(
+    url: Url,
+    *,
+    keep_min: Annotated[int | None, typer.Option(help="So many newest commits stay at least; 20, as in Hudi.")] = None,
+    keep_max: Annotated[
+        int | None, typer.Option(help="Nothing is done with so many commits or fewer; 10 more than --keep-min.")
+    ] = None,
+    plan_only: PlanOnly = False,
+    json: Json = False,
+) -> None:
+    """Move old instants from the active timeline into the history."""
     import lakelatch
 
     with lakelatch.open(url) as table:
@@ -108,10 +140,11 @@ def archive(url: str, *, keep_min: int | None, keep_max: int | None, plan_only: 
         typer.echo(wrapped(f"archived {count_text(done.instants, 'instant')}; no more, because {done.kept_by}"))
 
 
-def compact(url: str, partitions: Sequence[str] | None, *, plan_only: bool, json: bool) -> None:
-    """Plan a compaction, and execute it."""
+def compact(url: Url, *, partition: Partition = None, plan_only: PlanOnly = False, json: Json = False) -> None:
+    """Merge the log files of a merge-on-read table into base files, in this process."""
     import lakelatch
 
+    partitions = partition or None
     with lakelatch.open(url) as table:
         nothing = "there are no log files"
         if plan_only:
@@ -122,10 +155,18 @@ def compact(url: str, partitions: Sequence[str] | None, *, plan_only: bool, json
             _done(done, nothing, json=json)
 
 
-def compact_logs(url: str, partitions: Sequence[str] | None, *, min_logs: int, plan_only: bool, json: bool) -> None:
-    """Plan a log compaction, and execute it."""
+def compact_logs(
+    url: Url,
+    *,
+    partition: Partition = None,
+    min_logs: Annotated[int, typer.Option(min=2, help="File slices with fewer log files are left alone.")] = 5,
+    plan_only: PlanOnly = False,
+    json: Json = False,
+) -> None:
+    """Merge the log files of each file slice into one log file, in this process; base files stay."""
     import lakelatch
 
+    partitions = partition or None
     with lakelatch.open(url) as table:
         nothing = f"no file slice has {min_logs} log files to merge"
         if plan_only:
@@ -167,8 +208,13 @@ def _tell(done: Sequence[Executed], *, json: bool) -> None:
         say(f"executed {each.instant}{by}: {count_text(each.files, 'file')}")
 
 
-def execute(url: str, instant: str | None, *, json: bool) -> None:
-    """Execute plans."""
+def execute(
+    url: Url,
+    instant: Annotated[str | None, typer.Argument(metavar="[INSTANT]", help="Only this plan.")] = None,
+    *,
+    json: Json = False,
+) -> None:
+    """Execute pending plans, from any writer."""
     import lakelatch
 
     with lakelatch.open(url) as table:
@@ -181,8 +227,8 @@ def execute(url: str, instant: str | None, *, json: bool) -> None:
     _tell(done, json=json)
 
 
-def cancel(url: str, instant: str, *, json: bool) -> None:
-    """End a plan."""
+def cancel(url: Url, instant: Commit, *, json: Json = False) -> None:
+    """Cancel a pending plan; writers that wait for it go on."""
     import lakelatch
 
     with lakelatch.open(url) as table:
@@ -193,8 +239,14 @@ def cancel(url: str, instant: str, *, json: bool) -> None:
         say(f"cancelled {instant}" if ended else f"{instant} was over already")
 
 
-def save(url: str, at: str | None, *, comment: str, json: bool) -> None:
-    """Make a savepoint."""
+def save(
+    url: Url,
+    *,
+    at: Annotated[str | None, typer.Option(metavar="INSTANT", help="A past commit; the newest one otherwise.")] = None,
+    comment: Annotated[str, typer.Option(help="Kept with it.")] = "",
+    json: Json = False,
+) -> None:
+    """Keep the state of a commit."""
     import lakelatch
 
     with lakelatch.open(url) as table:
@@ -205,7 +257,7 @@ def save(url: str, at: str | None, *, comment: str, json: bool) -> None:
         say(f"savepoint {made.instant}: {count_text(_files(made), 'file')}")
 
 
-def saved(url: str, *, json: bool) -> None:
+def saved(url: Url, *, json: Json = False) -> None:
     """List savepoints."""
     import lakelatch
 
@@ -219,8 +271,8 @@ def saved(url: str, *, json: bool) -> None:
         print_table(list(found[0]), [[str(value) for value in row.values()] for row in found])
 
 
-def forget(url: str, instant: str, *, json: bool) -> None:
-    """Delete a savepoint."""
+def forget(url: Url, instant: Commit, *, json: Json = False) -> None:
+    """Delete a savepoint, so that cleans may remove its state."""
     import lakelatch
 
     with lakelatch.open(url) as table:
@@ -231,8 +283,14 @@ def forget(url: str, instant: str, *, json: bool) -> None:
         say(f"deleted savepoint {instant}")
 
 
-def restore(url: str, instant: str, *, yes: bool, json: bool) -> None:
-    """Restore the table to the state of a commit."""
+def restore(
+    url: Url,
+    instant: Commit,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    json: Json = False,
+) -> None:
+    """Go back to the state of a commit; every later commit is taken back for good."""
     import lakelatch
 
     with lakelatch.open(url) as table:
@@ -251,6 +309,11 @@ def restore(url: str, instant: str, *, yes: bool, json: bool) -> None:
         say(f"nothing has landed after {instant}")
     else:
         say(f"restored to {instant}: took back {count_text(len(done.undone), 'commit')}")
+
+
+def names(given: str | None) -> list[str] | None:
+    """Parse names with commas between them."""
+    return None if given is None else [name.strip() for name in given.split(",")]
 
 
 def _files(savepoint: Savepoint) -> int:

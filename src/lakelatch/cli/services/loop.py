@@ -11,13 +11,15 @@ import sys
 import threading
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ...errors import StorageError
+from ..options import Json, Url
 from ..outcome import COULD_NOT
 from ..output import print_json, say
+from .commands import names
 
 if TYPE_CHECKING:
     from ...locks import Lease
@@ -118,12 +120,30 @@ class Rounds:
         sys.stdout.flush()
 
 
-def run(url: str, *, lock: str | None, every_s: float, loop: bool, json: bool, **given: Any) -> None:
-    """Run rounds of services on a table."""
+def run(
+    url: Url,
+    *,
+    loop: Annotated[bool, typer.Option("--loop", help="Go on until SIGTERM or Ctrl-C.")] = False,
+    every_s: Annotated[float, typer.Option(min=0.001, max=86400, help="Seconds between rounds of --loop.")] = 60,
+    lock: Annotated[
+        str | None, typer.Option(metavar="LOCK_URL", help="Elect a leader with this lock; others wait in line.")
+    ] = None,
+    retain_commits: Annotated[int | None, typer.Option(help="As of clean.")] = None,
+    keep_min: Annotated[int | None, typer.Option(help="As of archive.")] = None,
+    keep_max: Annotated[int | None, typer.Option(help="As of archive.")] = None,
+    cluster: Annotated[bool, typer.Option("--cluster", help="Join small files too.")] = False,
+    sort_by: Annotated[str | None, typer.Option(help="As of cluster.")] = None,
+    layout: Annotated[str, typer.Option(help="As of cluster.")] = "linear",
+    json: Json = False,
+) -> None:
+    """Run what is due: compaction and log compaction, clean, archival, and clustering if asked for."""
     import lakelatch
 
     with lakelatch.open(url) as table:
-        rounds = Rounds(table, lock, every_s, loop=loop, json=json, **given)
+        rounds = Rounds(
+            table, lock, every_s, loop=loop, json=json, retain_commits=retain_commits, keep_min=keep_min,
+            keep_max=keep_max, cluster=cluster, sort_by=names(sort_by), layout=layout,
+        )  # fmt: skip
         before = {each: signal.signal(each, rounds.stop) for each in (signal.SIGTERM, signal.SIGINT)}
         try:
             rounds.run()

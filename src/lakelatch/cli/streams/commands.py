@@ -13,20 +13,21 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from json import loads as parse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from ...errors import InputError
+from ..options import Json, Url
 from ..output import print_json, print_table, say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ...occ.table import Table
     from ...streams import RowHistory
 
 
-def list_(url: str, *, json: bool) -> None:
-    """Print the streams."""
+def list_(url: Url, *, json: Json = False) -> None:
+    """List the streams of a table."""
     import lakelatch
 
     from ...streams import described
@@ -43,23 +44,46 @@ def list_(url: str, *, json: bool) -> None:
 
 
 def add(
-    url: str, name: str, words: dict[str, Any], *, defaults: Sequence[str], mergers: Sequence[str], json: bool
+    url: Url,
+    name: Annotated[str, typer.Argument(help="Of the stream.")],
+    *,
+    columns: Annotated[str, typer.Option(metavar="A,B,...", help="What it writes.")],
+    ordering: Annotated[str, typer.Option(help="The column that orders its events.")],
+    on_delete: Annotated[str, typer.Option(help="row, clear or ignore.")] = "clear",
+    null: Annotated[str, typer.Option(help="keep (what was there) or write.")] = "keep",
+    default: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=VALUE", help="What stands in rows that no event has set; repeatable."),
+    ] = None,
+    merge: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=MERGER", help="How a column is merged; with --no-foreign-readers only; repeatable."
+        ),
+    ] = None,
+    foreign_readers: Annotated[
+        bool, typer.Option(help="Whether Hudi's own readers shall see what they can before a compaction.")
+    ] = True,
+    json: Json = False,
 ) -> None:
-    """Declare a stream, and print the result.
-
-    Args:
-        words: arguments of `Table.stream`.
-        defaults: ``COLUMN=VALUE`` each.
-        mergers: ``COLUMN=MERGER`` each.
-    """
+    """Declare a stream, or give one more columns."""
     import lakelatch
 
     from ...streams import described
 
-    merge = dict(_pair("--merge", each) for each in mergers)
+    mergers = dict(_pair("--merge", each) for each in merge or [])
     with lakelatch.open(url) as table:
-        default = {column: _value(table, column, said) for column, said in (_pair("--default", e) for e in defaults)}
-        made = table.stream(name, default=default or None, merge=merge or None, **words).declaration
+        pairs = [_pair("--default", each) for each in default or []]
+        made = table.stream(
+            name,
+            columns=columns.split(","),
+            ordering=ordering,
+            on_delete=on_delete,
+            null=null,
+            default={column: _value(table, column, said) for column, said in pairs} or None,
+            merge=mergers or None,
+            foreign_readers=foreign_readers,
+        ).declaration
     if json:
         print_json(asdict(made))
         return
@@ -87,8 +111,14 @@ def _value(table: Table, column: str, said: str) -> Any:
         return said
 
 
-def explain(url: str, key: str, partition: str | None, *, json: bool) -> None:
-    """Print the events behind a row."""
+def explain(
+    url: Url,
+    key: Annotated[str, typer.Argument(help="The record key; `a:1,b:2` where it has several columns.")],
+    *,
+    partition: Annotated[str | None, typer.Option(help="Only in this partition, by its path.")] = None,
+    json: Json = False,
+) -> None:
+    """Tell of each column of a row which event set it, and what that replaced."""
     import lakelatch
 
     with lakelatch.open(url) as table:

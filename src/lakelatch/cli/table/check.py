@@ -11,10 +11,11 @@ JSON: ``table``, ``sound``, ``damage``, ``leftovers``, ``notes`` (how many of ea
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..options import Json
 from ..output import Waiting, bytes_text, count_text, print_json, say, wrapped
 
 if TYPE_CHECKING:
@@ -25,8 +26,20 @@ _SHOWN_PER_KIND = 10
 _TITLES: dict[Severity, str] = {"damage": "DAMAGE", "leftover": "leftover", "note": "note"}
 
 
-def check(path: str, *, deep: bool, strict: bool, json: bool) -> None:
-    """Verify a table, and exit by the result."""
+def check(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="Any Hudi table, from any writer.")],
+    *,
+    deep: Annotated[
+        bool,
+        typer.Option("--deep", help="Also read all rows, look for repeated keys and unique values."),
+    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Leftovers of dead writers count as damage.")] = False,
+    json: Json = False,
+) -> None:
+    """Verify any Hudi table.
+
+    Exit code 0 is sound, 1 damaged. What dead writers left behind is a leftover and no damage, unless --strict.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
     from ...occ.check import check as verify

@@ -7,9 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from ...errors import InputError
+from ..options import (
+    BucketCount,
+    HeartbeatIntervalS,
+    HeartbeatTimeoutS,
+    HudiOption,
+    HudiOptions,
+    Isolation,
+    Json,
+    LeaseS,
+    LockWaitS,
+    Statistics,
+    Strategy,
+    UniqueKeys,
+    Url,
+)
 from ..output import Waiting, duration_text, print_json, say
 
 if TYPE_CHECKING:
@@ -20,53 +37,137 @@ if TYPE_CHECKING:
 
 
 def create(
-    url: str, *, record_key: str, partition_by: str, ordering_field: str, schema: str, name: str, options: list[str],
-    options_file: str, settings: dict[str, Any], json: bool, **properties: Any,
-) -> None:  # fmt: skip
-    """Create an empty table and describe it."""
+    url: Url,
+    *,
+    record_key: Annotated[str, typer.Option(help="Column or columns that identify a row, separated by commas.")] = "",
+    partition_by: Annotated[str, typer.Option(help="Columns whose values name the partitions.")] = "",
+    ordering_field: Annotated[str, typer.Option(help="Column or columns (a,b) that say which row is newer.")] = "",
+    schema: Annotated[str, typer.Option(metavar="FILE", help="Columns: of a Parquet file, or Avro as JSON.")] = "",
+    name: Annotated[str, typer.Option(help="The table's name; the last part of URL otherwise.")] = "",
+    database: Annotated[str | None, typer.Option(help="The database it belongs to, else 'default'.")] = None,
+    table_version: Annotated[int | None, typer.Option(help="Hudi table version, 8 or 9; 8 if left out.")] = None,
+    hive_style: Annotated[
+        bool | None, typer.Option(help="Name partition folders column=value, as when left out.")
+    ] = None,
+    exist_ok: Annotated[bool, typer.Option("--exist-ok", help="No error when the table exists already.")] = False,
+    lock: Annotated[str | None, typer.Option(help="Lock provider: a URL, 'table' or 'none://'.")] = None,
+    option: HudiOption = None,
+    options_file: HudiOptions = "",
+    unique_constraint: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMNS", help="No two rows have the same values in these; repeatable.")
+    ] = None,
+    merge: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN=MERGER", help="How a column is merged; *= for all; repeatable.")
+    ] = None,
+    ties: Annotated[str | None, typer.Option(help="Of equal ordering values 'last' or 'first' stands.")] = None,
+    bucket_count: BucketCount = None,
+    strategy: Strategy = None,
+    isolation: Isolation = None,
+    unique_keys: UniqueKeys = None,
+    statistics: Statistics = None,
+    lease_s: LeaseS = None,
+    lock_wait_s: LockWaitS = None,
+    heartbeat_interval_s: HeartbeatIntervalS = None,
+    heartbeat_timeout_s: HeartbeatTimeoutS = None,
+    json: Json = False,
+) -> None:
+    """Create an empty table."""
     from ...occ.table import create as make
 
-    given = _settings(
-        url, settings, options, options_file, name=lambda store: name or store.url.rpartition("/")[2] or "table"
+    settings = _settings(
+        url,
+        option,
+        options_file,
+        lambda store: name or store.url.rpartition("/")[2] or "table",
+        lock=lock,
+        unique_constraints=[columns.split(",") for columns in unique_constraint or []] or None,
+        merge=dict(each.partition("=")[::2] for each in merge or []) or None,
+        ties=ties,
+        bucket_count=bucket_count,
+        strategy=strategy,
+        isolation=isolation,
+        unique_keys=unique_keys,
+        statistics=statistics,
+        lease_s=lease_s,
+        lock_wait_s=lock_wait_s,
+        heartbeat_interval_s=heartbeat_interval_s,
+        heartbeat_timeout_s=heartbeat_timeout_s,
     )
     if not record_key:
         raise InputError("name the column that identifies a row: --record-key id (several: --record-key id,day)")
     # With --exist-ok an omitted property is that of the existing table.
-    asked = {
+    asked: dict[str, Any] = {
         "partition_by": _names(partition_by) or None,
         "ordering_field": _names(ordering_field) or None,
         "schema": _schema(schema) if schema else None,
         "name": name or None,
-        **properties,
+        "database": database,
+        "table_version": table_version,
+        "hive_style": hive_style,
     }
     with make(
         url,
         record_key=_names(record_key),
+        exist_ok=exist_ok,
         **{each: value for each, value in asked.items() if value is not None},
-        **given,
+        **settings,
     ) as table:
         _tell(table, "created", json=json)
 
 
-def adopt(url: str, *, options: list[str], options_file: str, settings: dict[str, Any], json: bool) -> None:
-    """Give a Hudi table a commit log."""
+def adopt(
+    url: Url,
+    lock: Annotated[str | None, typer.Argument(metavar="[LOCK]", help="A lock URL, 'table' or 'none://'.")] = None,
+    *,
+    option: HudiOption = None,
+    options_file: HudiOptions = "",
+    bucket_count: BucketCount = None,
+    strategy: Strategy = None,
+    isolation: Isolation = None,
+    unique_keys: UniqueKeys = None,
+    statistics: Statistics = None,
+    lease_s: LeaseS = None,
+    lock_wait_s: LockWaitS = None,
+    heartbeat_interval_s: HeartbeatIntervalS = None,
+    heartbeat_timeout_s: HeartbeatTimeoutS = None,
+    json: Json = False,
+) -> None:
+    """Give an existing Hudi table a commit log, or rebuild a damaged one.
+
+    Without LOCK the table keeps the lock of its old log, or gets the one in its own folder.
+    """
     from ...occ.table import adopt as take_over
 
-    given = _settings(url, settings, options, options_file, name=_name_of)
+    settings = _settings(
+        url,
+        option,
+        options_file,
+        _name_of,
+        lock=lock,
+        bucket_count=bucket_count,
+        strategy=strategy,
+        isolation=isolation,
+        unique_keys=unique_keys,
+        statistics=statistics,
+        lease_s=lease_s,
+        lock_wait_s=lock_wait_s,
+        heartbeat_interval_s=heartbeat_interval_s,
+        heartbeat_timeout_s=heartbeat_timeout_s,
+    )
     with Waiting("looking for living writers") as tell:
         table = take_over(
             url,
             progress=lambda left: tell(f"watching writers for a sign of life, {duration_text(left)} at most"),
-            **given,
+            **settings,
         )
     with table:
         _tell(table, "adopted", json=json)
 
 
 def _settings(
-    url: str, settings: dict[str, Any], options: list[str], options_file: str, *, name: Callable[[Store], str]
+    url: str, options: list[str] | None, options_file: str, named: Callable[[Store], str], **settings: Any
 ) -> dict[str, Any]:
-    """Return the given settings, with those of Hudi's lock options; ``name`` returns the table's name in Hudi."""
+    """Return the given settings, with those of Hudi's lock options; ``named`` returns the table's name in Hudi."""
     from ...storage import open_store
     from ..locks.table_lock import lock_settings
 
@@ -76,7 +177,9 @@ def _settings(
     if not options and not options_file:
         return given
     store = open_store(url)
-    found = lock_settings(given.get("lock"), options, options_file, table_name=name(store), base_path=store.url)
+    found = lock_settings(
+        given.get("lock"), options or [], options_file, table_name=named(store), base_path=store.url
+    )  # fmt: skip
     # A setting given as an option of its own wins over Hudi's.
     return found | given
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..locks.table_lock import holder_json, holder_text
+from ..options import Json, Url
 from ..output import bytes_text, count_text, duration_text, print_json, print_pairs
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from ...occ.table import Table
 
 
-def describe(url: str, *, json: bool) -> None:
-    """Print the table's properties, settings, lock, writers and size."""
+def describe(url: Url, *, json: Json = False) -> None:
+    """Print what a table is, who holds its lock and who writes."""
     import lakelatch
 
     with lakelatch.open(url) as table:

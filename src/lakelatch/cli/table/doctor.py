@@ -8,10 +8,11 @@ null unless asked for) and ``safe``, which decides the exit code.
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..options import Json, Url
 from ..output import bytes_text, count_text, print_json, print_pairs, say, wrapped
 
 if TYPE_CHECKING:
@@ -21,8 +22,18 @@ if TYPE_CHECKING:
 _TITLES = {"unsafe": "UNSAFE", "slow": "slow", "note": "note"}
 
 
-def doctor(url: str, *, check: bool, json: bool) -> None:
-    """Print the configuration and unsafe or slow settings. Exit with 1 when one is unsafe."""
+def doctor(
+    url: Url,
+    *,
+    verify: Annotated[
+        bool, typer.Option("--check", help="Also verify the table's files, as `lakelatch check`.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Print what is configured, what is unsafe, what is slow, and the line that mends it.
+
+    Exit code 0: nothing is unsafe; 1: something is. `lakelatch locks check LOCK_URL` tries the lock service itself.
+    """
     import lakelatch
 
     from ...occ.doctor import advise, gather
@@ -30,7 +41,7 @@ def doctor(url: str, *, check: bool, json: bool) -> None:
     with lakelatch.open(url) as table:
         facts = gather(table.session)
         found = advise(facts)
-        report = _verified(table.store) if check else None
+        report = _verified(table.store) if verify else None
     safe = not any(each.severity == "unsafe" for each in found) and (report is None or report.sound(strict=False))
     changed = _changed(facts)
     if json:

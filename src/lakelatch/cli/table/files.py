@@ -7,8 +7,11 @@ of the base file (null when they were not counted).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from ..options import Json, Url
 from ..output import bytes_text, count_text, print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -20,8 +23,15 @@ _COUNTED_BY_ITSELF = 200
 _THREADS = 8
 
 
-def files(url: str, *, partition: str | None, as_of: str | None, rows: bool | None, json: bool) -> None:
-    """Print the file slices."""
+def files(
+    url: Url,
+    *,
+    partition: Annotated[str | None, typer.Option(help="Only this partition; '' is the root.")] = None,
+    as_of: Annotated[str | None, typer.Option(metavar="T", help="As of a past requested time, or a date.")] = None,
+    rows: Annotated[bool | None, typer.Option(help="Count rows; by itself up to 200 files.")] = None,
+    json: Json = False,
+) -> None:
+    """List the file slices that readers see."""
     import lakelatch
 
     from ...occ.session import known_partition

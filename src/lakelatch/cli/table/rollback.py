@@ -5,12 +5,13 @@ JSON: ``rolled_back`` (instants that were ended now) and ``still_open`` (instant
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ...errors import CommitError, InputError
 from ...plain_text import visible
+from ..options import Json, Url
 from ..output import Waiting, count_text, duration_text, print_json, say
 
 if TYPE_CHECKING:
@@ -18,8 +19,18 @@ if TYPE_CHECKING:
     from ...occ.table import Table
 
 
-def rollback(url: str, instant: str | None, *, force: bool, yes: bool, json: bool) -> None:
-    """End dead transactions, or one."""
+def rollback(
+    url: Url,
+    instant: Annotated[str | None, typer.Argument(metavar="[INSTANT]", help="Only this transaction.")] = None,
+    *,
+    force: Annotated[bool, typer.Option("--force", help="End INSTANT even if its writer is alive.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    json: Json = False,
+) -> None:
+    """End dead writers' transactions and remove what they left.
+
+    Waits for the table's time-out where a writer may still be alive.
+    """
     import lakelatch
 
     if force and instant is None:

@@ -7,22 +7,32 @@ from __future__ import annotations
 
 import json as text
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from ...errors import InputError
+from ..options import Json, Url
 from ..output import print_json, print_table
 
 if TYPE_CHECKING:
     from ...occ.entries import Settings
 
 
-def settings(url: str, changes: list[str], *, json: bool) -> None:
-    """Print the table's settings, after changing some."""
+def settings(
+    url: Url,
+    change: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="What to change; nothing: only print them.")
+    ] = None,
+    *,
+    json: Json = False,
+) -> None:
+    """Print the settings that all writers of a table share, or change some for all of them."""
     import lakelatch
 
     from ...locks import shown
 
-    wanted = dict(_parsed(each) for each in changes)
+    wanted = dict(_parsed(each) for each in change or [])
     with lakelatch.open(url) as table:
         now = table.change_settings(**wanted) if wanted else table.settings
         own = not_default(now)

@@ -1,4 +1,4 @@
-"""``lakelatch bench``: its commands. Each imports the lab when it runs.
+"""``lakelatch bench``: its commands. Each imports the lab when it runs, so that it is completed without.
 
 JSON of ``run``: each run as one line, as ``results.jsonl`` has it (docs/bench.md). Of ``list``: ``scenarios`` (``name``,
 ``about``, ``writers``), ``peers`` (``name``, ``configurations``, ``missing``). Of ``compare``: ``differences`` (``scenario``,
@@ -14,38 +14,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from ...errors import ConfigError
 from ..options import Json
-from ..outcome import plainly
 from ..output import print_json, print_table, say
-
-_HELP = ("-h", "--help")
-
-
-class _RunUnlessNamed(TyperGroup):
-    """A group in which ``bench appends`` means ``bench run appends``."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert the command ``run`` where none is named."""
-        if args and args[0] not in self.commands and args[0] not in _HELP:
-            args = ["run", *args]
-        return super().parse_args(ctx, args)
-
-
-bench = typer.Typer(
-    cls=_RunUnlessNamed,
-    help="Measure contention: your locks, strategies and store, and other systems. `lakelatch bench appends` runs a scenario.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A folder that was --out of a run.")]
 
 
-@bench.command()
-@plainly
 def run(
     scenario: Annotated[
         list[str], typer.Argument(metavar="SCENARIO...", help="Names as of `bench list`, or .toml files of your own.")
@@ -108,8 +84,6 @@ def run(
     raise typer.Exit(measured(plan, json=json))
 
 
-@bench.command("list")
-@plainly
 def list_(*, json: Json = False) -> None:
     """List scenarios and peers."""
     from ...bench import load, names
@@ -138,8 +112,6 @@ def _peer(name: str) -> dict[str, Any]:
     return {"name": name, "configurations": [{"name": c.name, "words": c.words} for c in found], "missing": ""}
 
 
-@bench.command("compare")
-@plainly
 def compare_(first: Folder, second: Folder, *, json: Json = False) -> None:
     """Compare two folders of results, cell by cell."""
     from ...bench import compare, read
@@ -163,8 +135,6 @@ def compare_(first: Folder, second: Folder, *, json: Json = False) -> None:
         say(f"mind that {doubt}")
 
 
-@bench.command()
-@plainly
 def report(folder: Folder, *, json: Json = False) -> None:
     """Write the report of a folder of results again."""
     from ...bench import read
@@ -177,8 +147,6 @@ def report(folder: Folder, *, json: Json = False) -> None:
         say(f"report: {', '.join(made)}")
 
 
-@bench.command("export")
-@plainly
 def export_(
     folder: Folder,
     *,
