@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Literal
 
-from ...errors import ConfigError
+from ...errors import ConfigError, InputError
 from ...hudi.table import TableConfig
 from ...locks.hudi import PREFIX, hudi_options, lock_url
 from ..entries import Settings
 from .advice import Finding
 
-Style = Literal["properties", "spark", "flink"]
-STYLES: tuple[Style, ...] = ("properties", "spark", "flink")
+STYLES = ("properties", "spark", "flink")
 _MODE, _POLICY = "hoodie.write.concurrency.mode", "hoodie.clean.failed.writes.policy"
 _METADATA, _UPGRADE, _VERSION = "hoodie.metadata.enable", "hoodie.write.auto.upgrade", "hoodie.write.table.version"
 _INDEX, _BUCKETS = "hoodie.index.type", "hoodie.bucket.index.num.buckets"
@@ -46,8 +44,14 @@ def writer_options(config: TableConfig, settings: Settings) -> dict[str, str]:
     }
 
 
-def rendered(options: Mapping[str, str], style: Style) -> str:
-    """Return the options as text to paste: a properties file, arguments of ``spark-submit``, or a ``WITH`` list of Flink."""
+def rendered(options: Mapping[str, str], style: str) -> str:
+    """Return the options as text to paste: a properties file, arguments of ``spark-submit``, or a ``WITH`` list of Flink.
+
+    Raises:
+        InputError: another style.
+    """
+    if style not in STYLES:
+        raise InputError(f"there is no style {style!r}; known are {', '.join(STYLES)}")
     match style:
         case "spark":
             return " \\\n".join(f"  --conf 'spark.{key}={value}'" for key, value in options.items())
