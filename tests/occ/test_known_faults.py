@@ -33,7 +33,7 @@ from lakelatch.locks import open_provider
 from lakelatch.locks.core import provider
 from lakelatch.locks.file.generations import Observer
 from lakelatch.locks.interface import Release
-from lakelatch.locks.memory import _MemoryPlace
+from lakelatch.locks.memory import _MemoryContender
 from lakelatch.occ.entries.entries import Begin, End
 from lakelatch.occ.entries.settings import Settings
 from lakelatch.occ.landing import landing as landing_module
@@ -645,7 +645,7 @@ def test_fault_16_writers_of_different_partitions_abort_each_other(prove, operat
 
 
 def who_gives_up_stays_in_line() -> Variant:
-    return [answering(_MemoryPlace, "leave")]
+    return [answering(_MemoryContender, "leave")]
 
 
 def test_fault_17_a_request_for_the_lock_that_was_given_up_blocks_others(prove):
