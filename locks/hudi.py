@@ -14,11 +14,11 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from ..errors import ConfigError
 from ..storage import location
-from .lock_url import format_duration
+from .lock_url import format_duration, parse_duration
 
 PREFIX = "hoodie.write.lock."
 _BASE_PATH, _TABLE_NAME = "hoodie.base.path", "hoodie.table.name"
@@ -230,3 +230,50 @@ def implicit_key(base_path: str) -> str:
         ) from e
     path = re.sub("^s3a://", "s3://", base_path, flags=re.IGNORECASE)
     return xxhash.xxh64_hexdigest(path.encode(), seed=_SEED).upper()
+
+
+def hudi_options(url: str) -> dict[str, str]:
+    """Return the options with which a JVM writer takes the lock of this URL: the reverse of `lock_url`.
+
+    Raises:
+        ConfigError: no provider of Hudi takes this lock.
+    """
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query))
+    place = unquote(parts.path)
+    match parts.scheme:
+        case "zk" | "zookeeper" if "key" in query:
+            provider, options = "ZookeeperBasedLockProvider", {
+                "zookeeper.url": parts.netloc, "zookeeper.base_path": place or "/", "zookeeper.lock_key": query["key"],
+                "zookeeper.session_timeout_ms": _ms(query.get("session")),
+            }  # fmt: skip
+        case "dynamodb" if "key" in query:
+            provider, options = "DynamoDBBasedLockProvider", {
+                "dynamodb.region": parts.netloc, "dynamodb.table": place.strip("/"), "dynamodb.partition_key": query["key"],
+                "dynamodb.endpoint_url": query.get("endpoint", ""),
+            }  # fmt: skip
+        case "file" if "jvm" in query:
+            expire_s = _seconds(query.get("jvm_expire"))
+            provider, options = "FileSystemBasedLockProvider", {
+                "filesystem.path": place, "filesystem.expire": f"{expire_s / 60:g}" if expire_s else "",
+            }  # fmt: skip
+        case _ if query.get("layout") == "hudi":
+            lease_s = _seconds(query.get("lease"))
+            provider = "StorageBasedLockProvider"
+            options = {"storage.validity.timeout.secs": f"{lease_s:g}" if lease_s else ""}
+        case _:
+            raise ConfigError(
+                f"No lock provider of Hudi takes {url}; docs/neighbours.md lists the locks that both take"
+            )
+    owner = _AWS if provider.startswith("Dynamo") else _PROVIDERS
+    given = {"provider": owner + provider} | {key: value for key, value in options.items() if value}
+    return {PREFIX + key: value for key, value in given.items()}
+
+
+def _seconds(text: str | None) -> float | None:
+    return parse_duration(text, what="a duration in a lock URL") if text else None
+
+
+def _ms(text: str | None) -> str:
+    seconds = _seconds(text)
+    return f"{seconds * 1000:.0f}" if seconds else ""

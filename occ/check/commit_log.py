@@ -159,15 +159,16 @@ class _Reader:
                 self._add(
                     "log-order", path, f"{path} begins {entry.instant}, which is not later than {state.top} before it"
                 )
-            case Commit() if entry.instant not in state.open:
+            case Commit() if entry.instant not in state.open and not entry.imported:
                 self._add("log-order", path, f"{path} commits {entry.instant}, which was not open there")
-            case Commit() if entry.completion <= state.top:
+            # A time of another engine need not exceed one of ours that was taken between its begin and its end.
+            case Commit() if entry.completion <= state.top and not entry.imported:
                 self._add(
                     "log-order",
                     path,
                     f"{path} completes at {entry.completion}, which is not later than {state.top} before it",
                 )
-        counts = isinstance(entry, Commit) and entry.instant in state.open
+        counts = isinstance(entry, Commit) and (entry.instant in state.open or entry.imported)
         state.apply(entry)
         report.outcome.update(state.ended)
         state.ended.clear()
@@ -294,6 +295,8 @@ def _compare(commit: Commit, history: History, log: LogReport, path: str, out: F
 
 
 def _find_strangers(history: History, log: LogReport, out: Findings) -> None:
+    if log.settings is not None and log.settings.timeline_first:
+        return  # with neighbours the next holder of the lock imports them
     # Commits completed before the log existed are known; later ones are recognised by their C.
     strangers = [
         t for t, i in history.commits.items() if max(t, i.completed or "") > log.settled_to and t not in log.outcome

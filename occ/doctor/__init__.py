@@ -2,5 +2,18 @@
 
 from .advice import Finding, Severity, advise
 from .facts import Facts, OpenWork, gather, state_of
+from .hudi_writers import judge_writer, options_in, rendered, writer_options
 
-__all__ = ["Facts", "Finding", "OpenWork", "Severity", "advise", "gather", "state_of"]
+__all__ = [
+    "Facts",
+    "Finding",
+    "OpenWork",
+    "Severity",
+    "advise",
+    "gather",
+    "judge_writer",
+    "options_in",
+    "rendered",
+    "state_of",
+    "writer_options",
+]

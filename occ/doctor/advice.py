@@ -84,12 +84,13 @@ def _jvm_writers(facts: Facts, settings: Settings) -> Iterator[Finding]:
             f"{settings.heartbeat_interval_s:g} s only, so one late beat lets them delete a living writer's files",
             f"lakelatch settings {facts.url} heartbeat_interval_s=10",
         )
-    elif facts.jvm_lock:
+    elif facts.jvm_lock and not settings.timeline_first:
         yield Finding(
             "note",
             "jvm-writers",
             "the lock is shared with JVM writers, which do not read the log: they may write only while no transaction of "
-            "ours is open",
+            "ours is open, or with neighbours=hudi",
+            f"lakelatch settings {facts.url} neighbours=hudi",
         )
 
 

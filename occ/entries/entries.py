@@ -120,7 +120,7 @@ class Commit:
     repeats ``schema``, for readers that take that of the largest T (`placed`). ``batch``: the batch that it commits.
     ``standing``: of a restore, the batches that become the newest of their sources again.
     ``recent``: the metadata, while its writer has it in memory; no part of the entry. ``place``: its index in a
-    `GroupCommit`.
+    `GroupCommit`. ``imported``: it stands in an `Import`.
     """
 
     instant: str
@@ -142,6 +142,7 @@ class Commit:
     standing: tuple[Landed, ...] = ()
     recent: Callable[[], CommitMetadata | None] | None = field(default=None, compare=False, repr=False)
     place: int = 0
+    imported: bool = False
 
     kind = "commit"
 
@@ -228,6 +229,17 @@ class GroupCommit:
 
 
 @dataclass(frozen=True, slots=True)
+class Import(GroupCommit):
+    """Commits that were completed on the timeline before the log had them, in the order of C.
+
+    Of other engines, or of writers of ours that died before their own entry. They count whether their transaction is open
+    or was never in the log. A kind of its own, so that earlier versions stop at it.
+    """
+
+    kind = "import"
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """The end of a transaction without a commit: ``rollback`` by another process, ``abort`` by its own writer.
 
@@ -310,7 +322,7 @@ def at_slot(entry: LogEntry, slot: int) -> LogEntry:
     """The entry with its slot filled in."""
     if isinstance(entry, GroupCommit):
         placed = (replace(each, slot=slot, place=place) for place, each in enumerate(entry.members))
-        return GroupCommit(tuple(placed), slot)
+        return replace(entry, members=tuple(placed), slot=slot)
     if isinstance(entry, GroupBegin):
         return GroupBegin(tuple(replace(each, slot=slot) for each in entry.members), slot)
     return replace(entry, slot=slot)
@@ -437,6 +449,11 @@ def _commits(raw: dict[str, Any]) -> GroupCommit:
     )
 
 
+def _import(raw: dict[str, Any]) -> Import:
+    found = _commits(raw)
+    return Import(tuple(replace(each, imported=True) for each in found.members), found.slot)
+
+
 def _end(raw: dict[str, Any]) -> End:
     refuse_strange(raw["kind"], raw)
     lost = raw.get("lost")
@@ -474,6 +491,7 @@ _DECODERS: dict[str, Any] = {
     "begins": _begins,
     "commit": _commit,
     "commits": _commits,
+    "import": _import,
     "rollback": _end,
     "abort": _end,
     "setting": _setting,

@@ -143,6 +143,7 @@ _FIELDS: dict[str, tuple[_Tests, _Tests]] = {
     "begins": (_SEVERAL, {}),
     "commit": (_COMMIT, _COMMIT_MAY),
     "commits": (_SEVERAL, {}),
+    "import": (_SEVERAL, {}),
     "rollback": (_END, _END_MAY),
     "abort": (_END, _END_MAY),
     "setting": ({"slot": _number, "who": _text}, {}),

@@ -22,13 +22,14 @@ OFF, DIRECT, TRANSACTIONAL, ASYNC = EARLY = ("off", "direct", "transactional", "
 _FILE_BYTES = {"target_file_bytes": 1024, "small_file_bytes": 0}  # the smallest allowed
 _FILE_BYTES_MAX = 1 << 40
 _WHOLE, _YES_NO = ("log_epochs", "min_version", "generation"), ("unique_keys", "rebase", "group_commit")
-_WORDS = ("lock", "strategy", "isolation", "early_conflict_detection", "ties")
+_WORDS = ("lock", "neighbours", "strategy", "isolation", "early_conflict_detection", "ties")
 _SECONDS = ("lease_s", "lock_wait_s", "yield_wait_s", "reservation_s", "heartbeat_interval_s", "heartbeat_timeout_s")
 _SECONDS_MAX = 365 * 86400
 _PARTIAL_UPDATE = {"*": "last_non_null"}  # of all columns
 _ARCHIVE_ABOVE = 500
 # Left out of entries at their defaults, so that earlier versions of this library can read tables that do not use them.
 _NEW: dict[str, Any] = {
+    "neighbours": "none",
     "merge": (),
     "ties": "last",
     "streams": (),
@@ -37,6 +38,7 @@ _NEW: dict[str, Any] = {
     "target_file_bytes": None,
     "small_file_bytes": None,
 }
+NO_NEIGHBOURS, HUDI = NEIGHBOURS = ("none", "hudi")
 OWN_LOCK = "table"
 NO_LOCK = "none://"
 _SHARED_WITH_JVM = frozenset({"key", "jvm", "layout"})  # options of a lock URL that mean a lock shared with the JVM
@@ -49,6 +51,8 @@ class Settings:
     Attributes:
         lock: URL of the lock provider; ``table`` is the filesystem lock in the table's own folder (local tables
             only), ``none://`` leaves the order of commits to the log alone.
+        neighbours: other engines that write the table beside ours: ``none``, or ``hudi`` for Hudi's JVM writers, which take
+            the table's lock and read no log ([neighbours.md](neighbours.md)).
         strategy: which of two conflicting transactions yields: ``simple``, ``bucket``, ``prefer-writer`` or ``priority``.
         isolation: the isolation level of transactions: ``snapshot``, ``write-serializable`` or ``serializable``.
         bucket_count: number of buckets of the bucket index; None is the simple index.
@@ -88,6 +92,7 @@ class Settings:
     """
 
     lock: str = OWN_LOCK
+    neighbours: str = NO_NEIGHBOURS
     strategy: str = "simple"
     isolation: str = "snapshot"
     bucket_count: int | None = None
@@ -118,6 +123,7 @@ class Settings:
         refuse_isolation(self.isolation)
         self._settle_columns()
         self._refuse_beside_streams()
+        self._refuse_beside_neighbours()
         if self.bucket_count is not None and not 1 <= self.bucket_count <= 99_999_999:
             raise ConfigError(
                 f"bucket_count is {self.bucket_count}, must be between 1 and 99999999 (8 digits of a file id)"
@@ -158,6 +164,34 @@ class Settings:
             raise ConfigError(
                 "a table with streams has a bucket index, and no unique_constraints, merge or ties of its own: each stream has "
                 "its order and rules"
+            )
+
+    @property
+    def timeline_first(self) -> bool:
+        """True if a completed instant is the commit, and its log entry follows: other engines read the timeline only."""
+        return self.neighbours != NO_NEIGHBOURS
+
+    def _refuse_beside_neighbours(self) -> None:
+        if self.neighbours not in NEIGHBOURS:
+            raise ConfigError(f"neighbours is {self.neighbours!r}, must be one of {', '.join(NEIGHBOURS)}")
+        if self.neighbours == NO_NEIGHBOURS:
+            return
+        if not self.shared_with_jvm:
+            raise ConfigError(
+                f"neighbours={self.neighbours} needs a lock that Hudi's writers can take, and {shown(self.lock)} is none: give "
+                "its URL the option that names their lock (jvm= for files, key= for ZooKeeper and DynamoDB, layout= for "
+                "object stores), as docs/neighbours.md shows"
+            )
+        others = {
+            "streams": bool(self.streams),
+            "group_commit": self.group_commit,
+            "merge": bool(self.merge),
+            "ties": self.ties != _NEW["ties"],
+        }
+        if wrong := [name for name, set_here in others.items() if set_here]:
+            raise ConfigError(
+                f"neighbours={self.neighbours} goes with no {', '.join(wrong)}: other engines know neither the log nor such "
+                "rules"
             )
 
     def _settle_columns(self) -> None:

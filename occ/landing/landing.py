@@ -9,6 +9,12 @@
              (if the lock was busy, commits of writers waiting for it go into the same entry, see `together`)
              publish; give the lock back; remove markers and heartbeat
 
+With neighbours, which read the timeline and no log, the completed instant is the commit point:
+
+    commit   take the lock; import what is completed on the timeline and not in the log; decide as above;
+             own pending instants still there? heartbeat never silent? lease still held, says its backend?
+             put the completed instant, the commit point; append commit(T, C); give the lock back
+
 Begin and abort belong to `Attempt`.
 """
 
@@ -47,7 +53,7 @@ from ..session import (
 from ..turns import InTheWay
 from .requests import is_flushed, note_flushed
 from .together import Gathered, Waiter
-from .yielding import merge_again, wait_for
+from .yielding import merge_again, wait_for, yield_to_neighbours
 
 if TYPE_CHECKING:
     from ..session import TableLease
@@ -169,6 +175,9 @@ class Landing:
         happen. An interrupt may arrive at any moment, also after the commit; raise it in every case.
         """
         attempt = self._attempt
+        if self.result is not None:  # interrupted after the completed instant was put
+            attempt.over("committed")
+            raise error
         error = attempt.explained(error)
         asked, interrupted = self._waiter is not None and self._waiter.asked, not isinstance(error, Exception)
         ended = self.abort(str(error) or type(error).__name__, because=error)
@@ -248,6 +257,8 @@ class Landing:
         """Commit, waiting for winners and merging again as needed; return False if nothing is left to commit."""
         while True:
             self._drop_unfinished()
+            if self._attempt.session.settings.timeline_first and self._attempt.lease is None:
+                yield_to_neighbours(self._attempt, self._workspace)
             try:
                 self._land()
             except InTheWay as e:
@@ -265,7 +276,8 @@ class Landing:
         """Lock, decide, append, publish. Take the lock again if the lease ends before the entry is appended."""
         # before the lock, because it may list the table
         session, schema = self._attempt.session, self._attempt.schema_text
-        session.log.look()
+        if not session.settings.timeline_first:
+            session.log.look()
         entry = self._entry()
         expected = entry.placed(completion="", token=0, schema=self._workspace.schema_text or schema)
         try:
@@ -288,43 +300,21 @@ class Landing:
                 attempt.require_in(session.log.state)
                 raise
             try:
-                if self._by_others():
+                if not self._by_others():
+                    self._append(lease, template)
+                return
+            except LakeLatchError as e:
+                if self.result is not None:
+                    # Its instant is on the timeline, and the next holder of the lock imports it.
+                    _log.warning("%s has landed and is not in the log yet: %s", attempt.instant, e)
                     return
-                # `_decide` runs under the lease, again at every slot tried: a slot lost to another writer adds a commit
-                # to check.
-                with step("append"):
-                    entry = session.log.append(
-                        lambda state, lease=lease: self._decide(state, lease, template),  # type: ignore[misc]
-                        # A JVM writer that shares the lock may have committed while we waited for it.
-                        look=self._looks_now or session.lock.shared_with_jvm,
-                    )
-                assert isinstance(entry, Commit | GroupCommit)
-                members = entry.members if isinstance(entry, GroupCommit) else (entry,)
-                entry = members[0]
-                if len(members) > 1:
-                    session.in_line.has_flushed(entry)
-                    note_flushed(session.store, entry)
-                # Only now: the members' commits must not be reported as durable before the entry is flushed.
-                self.appended = True
-                with step("publish"):
-                    published = self._publish(entry, lease)
-                self.result = CommitResult(attempt.instant, entry.completion, entry.slot, published)
-                if published and len(members) > 1 and session.far:
-                    # On a far store each publish takes a round trip, and every member would wait for those before it.
-                    # Any member, or the next holder of the lock, may publish the rest as well; doing it twice changes
-                    # nothing.
-                    rest = partial(session.log.publish_behind, members)
-                    session.afterwards(
-                        rest, "commits that have landed with ours are not on the timeline yet", long=True
-                    )
-                return
-            except RolledBackError:
-                # A commit of ours whose reply was lost also shows as no longer open (trap 20).
-                self.result = self._landed()
-                if self.result is None:
+                if isinstance(e, RolledBackError):
+                    # A commit of ours whose reply was lost also shows as no longer open (trap 20).
+                    self.result = self._landed()
+                    if self.result is not None:
+                        return
+                if not isinstance(e, LockLostError):
                     raise
-                return
-            except LockLostError as e:
                 attempt.release()
                 if session.env.monotonic() >= give_up:
                     raise
@@ -332,6 +322,34 @@ class Landing:
             finally:
                 if lease is not attempt.lease:
                     lease.release()
+
+    def _append(self, lease: TableLease, template: Commit) -> None:
+        """Decide, append the entry and publish it, under the lease."""
+        attempt, session = self._attempt, self._attempt.session
+        # `_decide` runs under the lease, again at every slot tried: a slot lost to another writer adds a commit to check.
+        with step("append"):
+            entry = session.log.append(
+                lambda state: self._decide(state, lease, template),
+                # A JVM writer that shares the lock may have committed while we waited for it.
+                look=self._looks_now or session.lock.shared_with_jvm,
+                first=partial(self._put_first, lease) if session.settings.timeline_first else None,
+            )
+        assert isinstance(entry, Commit | GroupCommit)
+        members = entry.members if isinstance(entry, GroupCommit) else (entry,)
+        entry = members[0]
+        if len(members) > 1:
+            session.in_line.has_flushed(entry)
+            note_flushed(session.store, entry)
+        # Only now: the members' commits must not be reported as durable before the entry is flushed.
+        self.appended = True
+        with step("publish"):
+            published = self._publish(entry, lease)
+        self.result = CommitResult(attempt.instant, entry.completion, entry.slot, published)
+        if published and len(members) > 1 and session.far:
+            # On a far store each publish takes a round trip, and every member would wait for those before it. Any
+            # member, or the next holder of the lock, may publish the rest as well; doing it twice changes nothing.
+            rest = partial(session.log.publish_behind, members)
+            session.afterwards(rest, "commits that have landed with ours are not on the timeline yet", long=True)
 
     def _lease(self, template: Commit) -> TableLease:
         """The table's lock; no lock for stream events, which cannot conflict with anything worth waiting for."""
@@ -388,7 +406,7 @@ class Landing:
         if self._decided:
             # Its files or instants may be gone, whatever was committed since: no state that a restore may return to has
             # them.
-            completion = next_label(session.env.now(), state.top)
+            completion = next_label(*session.moment(state.top))
             return template.placed(completion=completion, token=lease.token_at(state), schema=None)
         if not attempt.follower.complete:
             raise log_made_anew(attempt)
@@ -407,10 +425,19 @@ class Landing:
             raise InTheWay(schema) if schema.waits else lost_against(attempt, schema)
         if isinstance(schema, Verdict):
             raise MergeAgain(schema.again, schema.groups, session.log.next_slot)
-        token, now = lease.token_at(state), session.env.now()
-        echo, top = echo_of(attempt.instant, schema, later, now, state.top)
+        token, (now, top) = lease.token_at(state), session.moment(state.top)
+        echo, top = echo_of(attempt.instant, schema, later, now, top)
         mine = template.placed(completion=next_label(now, top), token=token, schema=schema, echo=echo)
         return self._gathered.with_others(state, mine) if self._gathered and state.settings.group_commit else mine
+
+    def _put_first(self, lease: TableLease, entry: Commit) -> None:
+        """Put the completed instant, which commits the attempt, after the last checks that its files are not given up."""
+        attempt, session = self._attempt, self._attempt.session
+        session.refuse_if_unwritable()  # another engine may have given the table what this library cannot keep
+        attempt.refuse_given_up()
+        lease.ensure_held(fresh=True)  # last, because a pause behind it cannot be excluded
+        session.log.put_first(entry)
+        self.result = CommitResult(attempt.instant, entry.completion, -1, True)
 
     def _publish(self, entry: Commit, lease: TableLease | None = None) -> bool:
         session = self._attempt.session

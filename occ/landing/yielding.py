@@ -24,6 +24,35 @@ _SHORT_S = 5.0  # a longer merge is not done under the lock, where others would 
 _log = logging.getLogger("lakelatch.transaction")
 
 
+def yield_to_neighbours(attempt: Attempt, workspace: Workspace) -> None:
+    """Wait for a live writer of another engine that has lost the same file groups before, for ``yield_wait_s`` at most.
+
+    Its retry has a larger T than ours, so nothing else shows that it has waited. Then go on in any case.
+    """
+    session, groups = attempt.session, workspace.changes.write_set().groups
+    before = session.neighbours.first_to_wait_for(session.log.pending(), groups)
+    if before is None:
+        return
+
+    def over(state: LogState) -> bool:
+        attempt.require_in(state)
+        pending = {each.requested for each in session.log.pending(now=True)}
+        return before.requested not in pending or not session.neighbours.lives(before)
+
+    if not attempt.patience.until(
+        over,
+        who=f"{attempt.operation} {attempt.instant}",
+        whom=f"{before.action} {before.requested} of another engine",
+        why="it has lost the same file groups before",
+    ):
+        _log.warning(
+            "%s: %s of another engine is not waited for any longer by %s",
+            session.url,
+            before.requested,
+            attempt.instant,
+        )
+
+
 def wait_for(attempt: Attempt, conflict: Conflict) -> None:
     """Wait for the winner to end; raise `ConflictError` if it does not in time."""
     winner = conflict.winner

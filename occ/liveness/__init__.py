@@ -16,6 +16,7 @@ from .markers import (
     list_markers,
     stands,
 )
+from .neighbours import NeighboursAtWork
 from .own_record import OwnRecord
 from .reader_leases import READERS, Beating, Lease, LeaseElsewhere, Leases, lease_path
 from .removal import delete_data_file
@@ -37,6 +38,7 @@ __all__ = [
     "MarkerDesk",
     "MarkerServer",
     "MarkerService",
+    "NeighboursAtWork",
     "OwnRecord",
     "Pruner",
     "announce",

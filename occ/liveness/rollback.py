@@ -12,12 +12,13 @@ its own writer included, before the log says that it did not commit.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Protocol
 
 from ...ahead import in_order
 from ...environment import Environment
-from ...errors import LakeLatchError
+from ...errors import LakeLatchError, LockTimeoutError
 from ...hudi.files import BaseFile, LogFile, list_data_files
 from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, Timeline, decode_commit, file_name, parse
 from ...storage import Store, is_far
@@ -40,10 +41,19 @@ _AT_ONCE = 16  # reads of others' heartbeats, on a store with long round trips
 _log = logging.getLogger("lakelatch.rollback")
 
 
+class Releasable(Protocol):
+    """A lease of the table's lock."""
+
+    def release(self) -> object: ...
+
+
 class FailedWriteCleaner:
     """The cleaner of dead transactions and of leftovers. One per table handle."""
 
-    def __init__(self, store: Store, log: CommitLog, env: Environment, timeline_folder: str) -> None:
+    def __init__(
+        self, store: Store, log: CommitLog, env: Environment, timeline_folder: str, *, lease: Callable[..., Releasable]
+    ) -> None:
+        self._lease = lease
         self._store, self._log, self._env, self._timeline = store, log, env, timeline_folder
         self._watch = HeartbeatObserver(store, env)
         self._at_once = _AT_ONCE if is_far(store.url) else 1
@@ -69,19 +79,35 @@ class FailedWriteCleaner:
         every_s = state.settings.heartbeat_interval_s if at_most_every_s else 0.0
         looks = [partial(self._watch.is_dead, begin, timeout_s=timeout_s, every_s=every_s) for begin in others]
         dead = [b for b, is_dead in zip(others, in_order(self._env, looks, self._at_once), strict=True) if is_dead]
-        return [b.instant for b in dead if self.roll_back(b, reason="its heartbeat stopped")]
+        wait_s = 0.0 if at_most_every_s else None  # a thread that beats for others waits for no lock
+        return [b.instant for b in dead if self.roll_back(b, reason="its heartbeat stopped", wait_s=wait_s)]
 
-    def roll_back(self, begin: Begin, *, reason: str) -> bool:
-        """End one open transaction and remove its leftovers. False if it ended by itself meanwhile."""
+    def roll_back(self, begin: Begin, *, reason: str, wait_s: float | None = None, kind: str = "rollback") -> bool:
+        """End one open transaction and remove its leftovers. False if it ended by itself meanwhile.
+
+        With neighbours under the table's lock, after an import: the transaction has committed if its completed instant is
+        on the timeline. False too if the lock was not had within ``wait_s``, by default the time of the settings.
+        """
         me = self._env.process()
 
         def build(state: LogState) -> LogEntry | None:
             if begin.instant not in state.open:
                 return None
-            return End("rollback", begin.instant, f"{me.host}:{me.pid}", reason)
+            return End(kind, begin.instant, f"{me.host}:{me.pid}", reason)
 
         # The entry before the sweep: until it is in the log, the writer may still commit.
-        if self._log.append(build) is None:
+        if self._log.state.settings.timeline_first:
+            try:
+                lease = self._lease(wait_s=wait_s)
+            except LockTimeoutError:
+                return False
+            try:
+                ended = self._log.append(build, look=True)
+            finally:
+                lease.release()
+        else:
+            ended = self._log.append(build)
+        if ended is None:
             return False
         _log.info("rolled back %s of %s: %s", begin.instant, begin.writer, reason)
         # A rebase may have changed the action of the pending instant.

@@ -25,6 +25,7 @@ from .epochs import (
     refuse_obstacle,
     slot_path,
 )
+from .imports import rolled_back
 from .publisher import FOLDER_KEEPER, Publisher, attach, files_of, metadata_of, plain_metadata_of
 from .standing_batches import known_batches, standing_batches
 from .state import LogState
@@ -62,6 +63,7 @@ __all__ = [
     "read_epoch",
     "read_to_the_tear",
     "refuse_obstacle",
+    "rolled_back",
     "slot_path",
     "standing_batches",
     "start_log",

@@ -18,6 +18,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 from ...environment import Environment
 from ...errors import (
@@ -28,7 +29,7 @@ from ...errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
-from ...hudi.timeline import Instant
+from ...hudi.timeline import COMMIT_ACTIONS, CommitMetadata, Instant
 from ...storage import Durable, Outcome, Put, Store, is_far, secured
 from ..entries import (
     Batches,
@@ -38,6 +39,7 @@ from ..entries import (
     End,
     GroupBegin,
     GroupCommit,
+    Import,
     Landed,
     LogEntry,
     Open,
@@ -61,7 +63,8 @@ from .epochs import (
     slot_path,
 )
 from .foreign_commits import Strangers
-from .publisher import Publisher
+from .imports import imported, refuse_planned_rollback, refuse_skipped
+from .publisher import Publisher, metadata_of
 from .read_ahead import ReadAhead
 from .state import LogState
 from .unknown_outcome import OutcomeGuard
@@ -352,6 +355,7 @@ class CommitLog:
         follower: Follower | None = None,
         look: bool | None = None,
         publishes: bool = True,
+        first: Callable[[Commit], object] | None = None,
     ) -> LogEntry | None:
         """Append the entry that ``build`` makes of the state at the head; return it with its slot.
 
@@ -365,13 +369,17 @@ class CommitLog:
                 one that may publish the commits that others left.
             publishes: False for an entry that is no commit, if the caller publishes the newest commit before it reads
                 the table. Saves a request between two slots on a far store.
+            first: with neighbours, called with the commit entry before it is appended: puts the completed instant, which
+                makes it committed. From then on the entry is appended whatever slot it takes, and needs no decision.
+
+        With neighbours, ``look`` also imports the commits that the log does not know, before ``build`` is called.
 
         Raises:
             CommitStateUnknownError: the store gave no answer for a minute, or none about the outcome of an entry in
                 doubt. The entry may be in the log, or may still arrive.
         """
         with self._mutex, OutcomeGuard(self._store.url) as self._doubt:
-            again, unread = False, self._may_be_at_head()
+            again, unread = False, first is None and self._may_be_at_head()
             while True:
                 surely = again or not self._far or self._unverified is not None
                 if not unread:
@@ -394,24 +402,45 @@ class CommitLog:
                     unread = False
                     continue
                 unread = False
-                epoch, slot = self.epoch, self.next_slot
-                body = encode(entry, epoch, slot, self._env.uuid())
-                if not self._insist(slot_path(epoch, slot), body, entry):
+                if first is not None and isinstance(entry, Commit):
+                    first(entry)
+                    return self._append_decided(entry)
+                put = self._put(entry)
+                if put is None or isinstance(put, Import):
                     continue
-                entry = at_slot(entry, slot)
-                if self._newest_epoch_is_not(epoch):
-                    self._doubt.about(f"log entry {slot_path(epoch, slot)}", getattr(entry, "instant", ""))
-                    # Members of a group have an outcome each, which their writers look up; its first alone does not
-                    # decide.
-                    if isinstance(entry, GroupCommit) or not self._counts(entry):
-                        self.epoch = 0
-                        continue
-                self._appended = slot
-                self._apply(entry)
                 if follower is not None:
                     self._followers.append(follower)
+                if look or not self.state.settings.timeline_first:  # else others may commit while the epoch is closed
+                    self._close_if_full()
+                return put
+
+    def _put(self, entry: LogEntry) -> LogEntry | None:
+        """Put the entry at the free slot, and read it; None if another took the slot, or the log was replaced."""
+        epoch, slot = self.epoch, self.next_slot
+        body = encode(entry, epoch, slot, self._env.uuid())
+        if not self._insist(slot_path(epoch, slot), body, entry):
+            return None
+        entry = at_slot(entry, slot)
+        if self._newest_epoch_is_not(epoch):
+            self._doubt.about(f"log entry {slot_path(epoch, slot)}", getattr(entry, "instant", ""))
+            # Members of a group have an outcome each, which their writers look up; its first alone does not decide.
+            if isinstance(entry, GroupCommit) or not self._counts(entry):
+                self.epoch = 0
+                return None
+        self._appended = slot
+        self._apply(entry)
+        return entry
+
+    def _append_decided(self, commit: Commit) -> Commit:
+        """Append the entry of a commit whose instant is on the timeline, at whatever slot it takes."""
+        while commit.instant in self.state.open:
+            if (put := self._put(commit)) is not None:
+                assert isinstance(put, Commit)
                 self._close_if_full()
-                return entry
+                return put
+            self._read_on(surely=True)
+        # The lease had ended, and the next holder of the lock has imported it.
+        return replace(commit, slot=self.next_slot - 1)
 
     def _may_be_at_head(self) -> bool:
         """Return whether the next slot is probably free: on a far store, while nobody else appends.
@@ -436,8 +465,12 @@ class CommitLog:
         """
         try:
             self.state.settings.refuse_older_versions(self._store.url)
-            if look is not False:
-                self._strangers.look(now=bool(look))  # may read on, so before publishing
+            # Either may read on, so before publishing.
+            if look and self.state.settings.timeline_first:
+                if (found := self._to_import()) is not None:
+                    return found
+            elif look is not False:
+                self._strangers.look(now=bool(look))
             if publishes or not self._far:
                 if not surely and not self._is_published():
                     self._refuse_replaced()
@@ -445,7 +478,8 @@ class CommitLog:
             state = self.state
             self._refuse_unopened(state)
             entry = build(state)
-            if self._strangers.found and not isinstance(entry, End | None):  # ending a transaction is always safe
+            foreign = self._strangers.found and not self.state.settings.timeline_first
+            if foreign and not isinstance(entry, End | None):  # ending a transaction is always safe
                 raise self._strangers.error(self._store.url)
         except _ReplacedError:
             raise
@@ -456,6 +490,55 @@ class CommitLog:
         if entry is None and not surely:
             self._refuse_replaced()
         return entry
+
+    def _to_import(self) -> Import | None:
+        """Return the entry that imports what is completed on the timeline and not in the log. Under the table's lock only."""
+        folder = self._timeline.folder
+        shown = self._timeline.since(self._strangers.listed_from)
+        self._strangers.judge(shown)
+        new = self._strangers.unknown(shown)
+        if not new:
+            return None
+        entry = imported(self._store, folder, new, self.state)
+        if not self._timeline.merge_on_read:  # there a version is made from log files too
+            refuse_skipped(
+                self._store, [metadata_of(self._store, each) for each in entry.members], self._contents_since
+            )
+        return entry
+
+    def _contents_since(self, requested: str) -> list[CommitMetadata]:
+        found = [each for each in self._timeline.since(requested) if each.action in COMMIT_ACTIONS and each.completed]
+        return [content for each in found if (content := self._timeline.content(each)) is not None]
+
+    def put_first(self, commit: Commit) -> None:
+        """Put the completed instant of a commit that has no entry yet: with neighbours, this makes it committed.
+
+        Raises:
+            RolledBackError: another engine rolls it back.
+            CommitStateUnknownError: the store gave no answer; it may be committed.
+        """
+        refuse_planned_rollback(self._store, self._timeline.folder, commit.instant, self._strangers.planned)
+        try:
+            self._timeline.publish(commit, unseen=True)
+        except StorageError as e:
+            raise CommitStateUnknownError(
+                f"{self._store.url}: no answer when {commit.shown} was put on the timeline ({e}). It may have landed or may "
+                "still land, so nothing was deleted; the next holder of the lock reads which",
+                table=self._store.url,
+                instant=commit.instant,
+            ) from e
+
+    def pending(self, *, now: bool = False) -> list[Instant]:
+        """Return the pending instants of other engines as of the last listing; ``now``: list the timeline."""
+        with self._mutex:
+            if now:
+                self._strangers.look(now=True)
+            return self._strangers.pending
+
+    @property
+    def newest_shown(self) -> str:
+        """The largest time in the log and, with neighbours, in the last listing of the timeline."""
+        return max(self.state.top, self._strangers.newest)
 
     def _refuse_replaced(self) -> None:
         if self._newest_epoch() != self.epoch:
@@ -516,6 +599,9 @@ class CommitLog:
             return there
 
     def _publish_newest(self, *, locked: bool = False, looked: bool = False) -> bool:
+        if self.state.settings.timeline_first:
+            self._keep_away()
+            return True
         while self._unverified is not None:
             if not self._verify(self._unverified, locked=locked):
                 return False
@@ -539,6 +625,16 @@ class CommitLog:
             break
         self._published = newest[-1].slot
         return True
+
+    def _keep_away(self) -> None:
+        """Settle the timeline with neighbours: every commit of the log was there first, so nothing is published.
+
+        Instants that a restore or an archival of ours has taken off may have been put back by a late publisher.
+        """
+        if undone := [each for each in self._unverified or () if each.undone]:
+            self._timeline.keep_away(undone)
+        self._unverified = None
+        self._published = self.state.newest[-1].slot if self.state.newest else -1
 
     def _is_published(self) -> bool:
         last = self.state.last
@@ -717,6 +813,8 @@ class CommitLog:
             there = self._publish_newest()
             self._strangers.look(now=True)
             if self._strangers.found:
+                if self.state.settings.timeline_first:
+                    return  # the next holder of the lock imports them, and closes
                 raise self._strangers.error(self._store.url)
             if not there or self.state.closed or (self.epoch, self.next_slot) != (epoch, slot):
                 return  # closed already, or new entries came: the next appender closes

@@ -41,6 +41,9 @@ class Strangers:
     Attributes:
         found: T of completed foreign commits, in order.
         rollbacks: T of other engines' rollbacks. One may be of a commit of ours, whose files are then gone.
+        planned: their rollbacks that are not completed yet.
+        pending: their other instants that are not completed.
+        newest: the largest T or C of the last listing, pending ones included.
     """
 
     def __init__(
@@ -49,6 +52,9 @@ class Strangers:
         self._log, self._env, self._since = log, env, since
         self.found: list[str] = []
         self.rollbacks: set[str] = set()
+        self.planned: list[Instant] = []
+        self.pending: list[Instant] = []
+        self.newest = EARLIEST
         self._top = self._from = EARLIEST
         self._next_at = self._looked_at = 0.0
         self._at_work: dict[str, float] = {}  # T -> when it was first seen pending, by the monotonic clock
@@ -80,16 +86,35 @@ class Strangers:
     def judge(self, shown: Sequence[Instant]) -> None:
         """Pick the foreign instants out of a listing. May read on: an instant begun since our last read may be ours."""
         self.rollbacks.update(each.requested for each in shown if each.action == "rollback" and each.completed)
+        self.planned = [each for each in shown if each.action == "rollback" and not each.completed]
+        self.newest = max([self.newest, *(each.completed or each.requested for each in shown)])
         shown = [each for each in shown if each.action != "rollback"]
         if any(self._is_unknown(each) for each in shown):
             self._log.catch_up()
         unknown = [each for each in shown if self._is_unknown(each)]
         self.found = sorted(each.requested for each in unknown if each.state == "completed")
         seen, at = self._at_work, self._env.monotonic()
-        pending = [each.requested for each in unknown if each.state != "completed"]
-        self._at_work = {instant: seen.get(instant, at) for instant in pending}
+        self.pending = [each for each in unknown if each.state != "completed"]
+        self._at_work = {each.requested: seen.get(each.requested, at) for each in self.pending}
         # A pending instant completes later under the T that it has, so the next listing must start no later than there.
         self._from = min([self._top, *(each.requested for each in unknown)])
+
+    def unknown(self, shown: Sequence[Instant]) -> list[Instant]:
+        """Return the completed instants of a listing that the log lacks, those of its open transactions among them."""
+        completed = [each for each in shown if each.state == "completed" and each.action != "rollback"]
+        ended = self._log.state.ended
+        return [
+            each
+            for each in completed
+            if each.requested in self._log.state.open
+            or self._is_unknown(each)
+            or ended.get(each.requested) in ("rollback", "abort")
+        ]
+
+    @property
+    def listed_from(self) -> str:
+        """The T from which a listing shows everything that may be unknown."""
+        return min([self._from, *self._log.state.open])
 
     def _is_ours(self, requested: str) -> bool:
         state = self._log.state

@@ -144,10 +144,11 @@ def _says_the_same(one: Commit, other: Commit) -> bool:
 
 
 class Publisher:
-    """The publication of a table's log on its timeline."""
+    """The publication of a table's log on its timeline, which is in ``folder``."""
 
-    def __init__(self, store: Store, env: Environment, folder: str) -> None:
+    def __init__(self, store: Store, env: Environment, folder: str, *, merge_on_read: bool = False) -> None:
         self._store, self._env, self._folder = store, env, folder
+        self.folder, self.merge_on_read = folder, merge_on_read
         self._history = History(store, folder)
         self._ready: dict[str, tuple[Commit, bytes]] = {}  # by instant
         self._far = is_far(store.url)
@@ -359,6 +360,11 @@ class Publisher:
         """Return the instants of commits and rollbacks from that T on, without ``known`` T, by one ranged listing."""
         names = self._store.names(self._folder, after=first)
         return _of_commits(name for name in names if not known(name.partition(".")[0].partition("_")[0]))
+
+    def content(self, instant: Instant) -> CommitMetadata | None:
+        """The content of a completed commit on the timeline; None if it is gone."""
+        body = self._store.body(f"{self._folder}/{file_name(instant)}")
+        return None if body is None else decode_commit(body, name=file_name(instant), layout=2, table=self._store.url)
 
     def lacking(self, commits: Sequence[Commit], *, but: Collection[str] = ()) -> list[str]:
         """T of the commits that the timeline lacks without explanation; ``but`` names instants that are meant to be gone."""

@@ -68,7 +68,7 @@ class LogState:
                 self.top = max(self.top, entry.instant)
                 if entry.asked:
                     self.asked[entry.asked] = entry
-            case Commit() if entry.instant in self.open:
+            case Commit() if entry.instant in self.open or (entry.imported and entry.instant not in self.ended):
                 self._land(entry)
             case GroupCommit() | GroupBegin():
                 for each in entry.members:
@@ -92,7 +92,7 @@ class LogState:
                 self._schema_from(entry.slot, entry.schema)
 
     def _land(self, entry: Commit) -> None:
-        del self.open[entry.instant]
+        self.open.pop(entry.instant, None)  # an imported one need not have begun here
         self.ended.update(dict.fromkeys((entry.instant, entry.schema_under), "commit"))
         if entry.restores:
             undone = [name.partition("_")[0] for name in entry.undone]

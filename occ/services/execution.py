@@ -12,9 +12,8 @@ from ...conflict import Claim
 from ...errors import ConflictError
 from ...hudi.timeline import COMPLETED_AS, WriteStat
 from ...progress import Reporter
-from ..entries import Begin, Commit, Content, End, Landed, LogEntry, groups_of, held, hold, paths_of
+from ..entries import Begin, Commit, Content, Landed, groups_of, held, hold, paths_of
 from ..landing import CommitValidator, Landing, staged_entry
-from ..log import LogState
 from ..session import winner_facts
 from ..staging import FileSpec, Staged
 from ..workspace import Attempt, Workspace
@@ -230,13 +229,4 @@ class Execution:
 
 def end_plan(session: Session, plan: Begin, reason: str) -> bool:
     """End a pending plan and delete the files of its executions. Returns False if it has committed or ended already."""
-    me = session.env.process()
-
-    def build(state: LogState) -> LogEntry | None:
-        return End("abort", plan.instant, f"{me.host}:{me.pid}", reason) if plan.instant in state.open else None
-
-    if session.log.append(build) is None:
-        return False
-    # Only after the abort entry: until then an execution may still commit these files.
-    session.cleaner.sweep(plan.instant, plan.action)
-    return True
+    return session.cleaner.roll_back(plan, reason=reason, kind="abort")

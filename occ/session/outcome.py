@@ -96,6 +96,18 @@ def refuse_landed(url: str, state: LogState, batch: Batch | None) -> None:
     )
 
 
+def refuse_open(url: str, state: LogState) -> None:
+    """Raise `CommitError` if transactions are open: those began without the lock, and neighbours would not know of them."""
+    if found := [each for each in state.open.values() if not each.waits]:
+        named = ", ".join(f"{each.operation} {each.instant} of {each.writer}" for each in found[:_SHOWN])
+        raise CommitError(
+            f"{url}: neighbours cannot be let in while transactions are open that began without them: {named}. Nothing was "
+            "changed; try again when they have ended",
+            table=url,
+            instants=tuple(each.instant for each in found),
+        )
+
+
 def log_made_anew(attempt: Attempt) -> RolledBackError:
     """The error of a transaction whose log was replaced: the commits since its begin are unknown, so it must not commit."""
     return RolledBackError(

@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...ahead import Task
@@ -39,7 +40,16 @@ from ...hudi.timeline import (
 from ...storage import Store, is_far
 from ...tracing import step
 from ..entries import INLINE_BYTES, Commit, FileSizes, Settings, echo, undone_by
-from ..liveness import FailedWriteCleaner, HeartbeatSender, Leases, MarkerDesk, MarkerService, OwnRecord, Pruner
+from ..liveness import (
+    FailedWriteCleaner,
+    HeartbeatSender,
+    Leases,
+    MarkerDesk,
+    MarkerService,
+    NeighboursAtWork,
+    OwnRecord,
+    Pruner,
+)
 from ..log import (
     EPOCH_SLOTS,
     LOG,
@@ -68,6 +78,7 @@ if TYPE_CHECKING:
     from ..staging import FileSpec, KeySpans
 
 T = TypeVar("T")
+CLOCK_SKEW_S = 0.2  # the default of Hudi's hoodie.time.generator.max_expected_clock_skew_ms
 _log = logging.getLogger("lakelatch")
 
 
@@ -121,12 +132,21 @@ class Session:
         self.history = History(store, self.config.timeline_folder)
         self._closed = self._swept = False
         if self.writable:
-            self._publisher = publisher = Publisher(store, env, self.config.timeline_folder)
+            self._publisher = publisher = Publisher(
+                store, env, self.config.timeline_folder, merge_on_read=self.config.merge_on_read
+            )
             self.log = CommitLog(store, env, publisher, epoch_slots=epoch_slots)
             self.log.catch_up()
             self._refuse_other_columns()
             self._lock = TableLock(self.log, store, env, self.writer)
-            self.cleaner = FailedWriteCleaner(store, self.log, env, self.config.timeline_folder)
+            self.cleaner = FailedWriteCleaner(
+                store,
+                self.log,
+                env,
+                self.config.timeline_folder,
+                lease=partial(self._lock.lease, "rolling back a dead writer"),
+            )
+            self.neighbours = NeighboursAtWork(store, env, self.config.timeline_folder)
             self.pruner = Pruner(store, self.log, self.cleaner, publisher)
             self.leases = Leases(store, env)
             self.heart = HeartbeatSender(
@@ -391,9 +411,19 @@ class Session:
         undone = timeline.taken_back()
         return timeline.without(undone) if undone else timeline
 
+    def moment(self, top: str) -> tuple[float, str]:
+        """The time for an instant that is made now, in seconds, and the time that it must exceed; ``top`` is the log's.
+
+        Hudi's writers allow each other's clocks a skew of 200 ms: each waits that long under the lock after it has
+        taken a time. Ours takes a time that is so old instead, above all that are on the timeline, and waits for nothing.
+        """
+        if not self.settings.timeline_first:
+            return self.env.now(), top
+        return self.env.now() - CLOCK_SKEW_S, max(top, self.log.newest_shown)
+
     def next_instant(self, top: str) -> str:
         """The T of a transaction that begins now, greater than ``top``, the newest of all; `ConfigError` for a wrong clock."""
-        now = self.env.now()
+        now, top = self.moment(top)
         refuse_clock(now, top, self.url, trusted=self.clock_is_right)
         return next_label(now, top, trusted=self.clock_is_right)
 

@@ -165,9 +165,14 @@ class TableLock:
                 provider.close()
 
     def lease(
-        self, why: str, *, max_hold_s: float | None = None, waiting: Callable[[], bool] | None = None
+        self,
+        why: str,
+        *,
+        max_hold_s: float | None = None,
+        waiting: Callable[[], bool] | None = None,
+        wait_s: float | None = None,
     ) -> TableLease:
-        """Take the lock in force, waiting for it.
+        """Take the lock in force, waiting for it, for ``wait_s`` at most; by default as long as the settings say.
 
         ``waiting`` is called once the lock is busy, and now and then from then on; if it returns True, the wait ends
         like a time-out.
@@ -177,7 +182,7 @@ class TableLock:
             LockUnavailableError: its server does not answer. Nothing is ever written without the table's lock.
             ConfigError: it cannot be opened here, or differs from the one that this writer was opened for.
         """
-        give_up = self._env.monotonic() + self._log.state.settings.lock_wait_s
+        give_up = self._env.monotonic() + (self._log.state.settings.lock_wait_s if wait_s is None else wait_s)
         for _ in range(_BACKWARDS_MAX + 1):
             state = self._log.state
             settings = state.settings

@@ -65,6 +65,7 @@ from ..session import (
     View,
     kept_from,
     known_partition,
+    refuse_open,
     savepoints,
     settled,
     several,
@@ -646,9 +647,16 @@ class Table:
             return constrained(session, changes)
 
         def build(state: LogState) -> LogEntry:
-            return Setting(state.settings.changed(**changes), self.writer)
+            after = state.settings.changed(**changes)
+            if after.timeline_first and not state.settings.timeline_first:
+                refuse_open(self.url, state)
+            return Setting(after, self.writer)
 
-        entry = session.log.append(build)
+        if "neighbours" in changes:  # nobody commits while the commit point moves
+            with session.lease("changing neighbours"):
+                entry = session.log.append(build, look=True)
+        else:
+            entry = session.log.append(build)
         assert isinstance(entry, Setting)
         return entry.settings
 

@@ -25,6 +25,7 @@ from ...errors import (
     ConflictError,
     InputError,
     LakeLatchError,
+    LockLostError,
     RolledBackError,
     StorageError,
 )
@@ -32,7 +33,7 @@ from ...hudi.timeline import Instant, State, file_name
 from ...storage import Outcome
 from ...tracing import Trace
 from ..entries import Begin, End, GroupBegin, LogEntry, Loss
-from ..log import Follower, LogState
+from ..log import Follower, LogState, rolled_back
 from ..session import ended_by_others, is_over, refuse_landed, reserved_by, restored_below, undisturbed
 from ..turns import BoundedWait
 from .begin_entry import BeginEntry
@@ -124,26 +125,24 @@ class Attempt:
             ConflictError: such a writer did not end in time.
         """
         patience, follower = BoundedWait(session), Follower()
+        kept = lease is not None  # by the caller, until the end
         # On a far store, check while the begin entry is put: that entry affects no other version or engine.
         checked = Task(session.env, session.refuse_if_unwritable) if session.far and not kind.service else None
         trace = Trace(table=session.url, operation=operation, writer=session.writer)
-        wanted = BeginEntry(session, kind, claim, batch, under)
+        wanted = BeginEntry(session, kind, claim, batch, under, lease)
         try:
-            if lease is None:
+            if not wanted.takes_lock:
                 wanted.ask_first()
-            while (entry := session.log.append(wanted, follower=follower, publishes=False)) is None:
+            while (entry := wanted.append(follower, operation)) is None:
                 if wanted.found is not None:
                     follower = session.log.follow_from(wanted.found.slot + 1)
                     break
                 assert wanted.before is not None
-                if lease is not None:
-                    lease.release()  # nobody waits while holding the lock
-                    lease = None
+                wanted.release()  # nobody waits while holding the lock
                 with trace.within():
                     _wait_to_begin(session, operation, wanted.before, patience)
         except BaseException as e:
-            if lease is not None:
-                lease.release()
+            wanted.release()
             wanted.leave()
             trace.failed(e)
             trace.end("aborted")
@@ -160,7 +159,7 @@ class Attempt:
             begin_slot=begun.slot,
             follower=follower,
             patience=patience,
-            lease=lease,
+            lease=wanted.lease,
             batch=batch,
             trace=trace,
         )
@@ -172,13 +171,17 @@ class Attempt:
                     checked.take()
                 # If many begin together, each publishes its own commit, and a reader of the timeline publishes first.
                 if not wanted.asked:  # our snapshot may be read from the timeline
-                    (session.publish_last if lease is None else partial(session.log.publish_last, locked=True))()
+                    (session.publish_last if made.lease is None else partial(session.log.publish_last, locked=True))()
                 session.heart.start(made.instant)
                 made._announce_pending()
+                if not kept and made.lease is not None:
+                    made._show_to_neighbours(made.lease)
                 session.afterwards(session.look_after_others, "cleaning up after others failed")
         except BaseException as e:
             if made.abort("it could not begin"):
                 made.tell_that_nothing_landed(e)
+            if isinstance(e, LockLostError) and not kept:
+                return cls.begin(session, operation, kind, claim, batch=batch, under=under)
             raise
         return made
 
@@ -324,6 +327,19 @@ class Attempt:
             instant=self.instant,
         )
 
+    def refuse_given_up(self) -> None:
+        """Raise `RolledBackError` if neighbours may take this transaction for failed, and delete its files.
+
+        Either its pending instant is gone, or its heartbeat was once silent for the time-out.
+        """
+        session = self.session
+        silent_s, states = session.heart.longest_silence_s(self.instant), self.kind.announced
+        for state in states:
+            if session.store.head(self._pending_path(self.announced_as, state)) is None:
+                raise rolled_back(session.store, self.instant, "another engine has taken its pending instant away")
+        if self.plan is None and states and silent_s >= session.settings.heartbeat_timeout_s:
+            raise rolled_back(session.store, self.instant, f"its heartbeat was silent for {silent_s:.0f} s")
+
     def check(self) -> None:
         """Raise `RolledBackError` if another process has ended it."""
         self.require_open()
@@ -344,6 +360,15 @@ class Attempt:
                 put()
         else:
             record.sends([Task(session.env, put) for put in puts])
+
+    def _show_to_neighbours(self, lease: TableLease) -> None:
+        """Give the lock of the begin back. A neighbour that begins from here on knows of this transaction.
+
+        Raises `LockLostError` if one may have begun before the pending instant stood there.
+        """
+        self.arrived()
+        lease.ensure_held(fresh=True)
+        self.release()
 
     def arrived(self) -> None:
         """Wait until the pending instant is on the timeline. Raise `StorageError` if it could not be put."""

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from ...errors import LakeLatchError, StorageError
 from ...hudi.timeline import EARLIEST, next_label
 from ..entries import BEGINS, Begin, BeginRequest, End, GroupBegin, LogEntry
-from ..log import LogState
+from ..log import Follower, LogState
 from ..session import refuse_landed
 
 if TYPE_CHECKING:
@@ -36,11 +36,15 @@ if TYPE_CHECKING:
 
     from ...conflict import Claim
     from ..entries import Batch, Operation, Settings
-    from ..session import Session
+    from ..session import Session, TableLease
 
 MEMBERS_MAX = 64  # transactions of one entry
 _LOOKS = 4  # reads of the log, waiting for the entry of an earlier request
 _log = logging.getLogger("lakelatch.transaction")
+
+
+class _NeedsLockError(Exception):
+    """The begin entry needs the table's lock."""
 
 
 class BeginEntry:
@@ -49,6 +53,7 @@ class BeginEntry:
     Attributes:
         before: the open transaction to wait for, if that is why nothing was built.
         found: our own begin, if another writer's entry contains it.
+        lease: of the table's lock: from the caller, or taken by `append`, because neighbours know of a begin only under it.
     """
 
     def __init__(
@@ -58,7 +63,9 @@ class BeginEntry:
         claim: Claim,
         batch: Batch | None,
         under: Callable[[Settings], None],
+        lease: TableLease | None = None,
     ) -> None:
+        self.lease = lease
         self._session, self._kind, self._claim, self._batch, self._under = session, kind, claim, batch, under
         self.before: Begin | None = None
         self.found: Begin | None = None
@@ -92,8 +99,11 @@ class BeginEntry:
         Raises:
             BatchLandedError: the batch is committed already.
             ConfigError: the arguments contradict the settings at that slot.
+            _NeedsLockError: the table has got neighbours meanwhile.
         """
         session, claim = self._session, self._claim
+        if state.settings.timeline_first and self.lease is None:
+            raise _NeedsLockError
         self.before = None
         self._under(state.settings)
         if self._finds_itself(state):
@@ -110,6 +120,29 @@ class BeginEntry:
         if not self._asked and not (crowded and self._gathers(state)):
             return mine
         return self._with_others(state, mine)
+
+    @property
+    def takes_lock(self) -> bool:
+        """True if the lock is held, or will be for the begin."""
+        return self.lease is not None or self._session.settings.timeline_first
+
+    def append(self, follower: Follower, operation: str) -> LogEntry | None:
+        """Append the entry, with neighbours under the table's lock and after an import of their commits."""
+        session = self._session
+        while True:
+            if self.lease is None and session.settings.timeline_first:
+                self.lease = session.lease(f"beginning {operation}")
+            try:
+                look = True if session.settings.timeline_first else None
+                return session.log.append(self, follower=follower, publishes=False, look=look)
+            except _NeedsLockError:
+                continue
+
+    def release(self) -> None:
+        """Give the lock back, if it is held."""
+        lease, self.lease = self.lease, None
+        if lease is not None:
+            lease.release()
 
     def leave(self) -> None:
         """Give up. After a request, others may have begun the transaction or may do so at any time, so begin it and abort."""

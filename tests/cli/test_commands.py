@@ -425,3 +425,20 @@ def test_every_command_has_help_and_unknown_ones_are_usage_errors(run):
         assert "Usage:" in run(command, "--help").stdout if command != "demo" else True
     assert run("frobnicate", code=2).stderr
     assert run("--version").stdout == f"lakelatch {lakelatch.__version__}\n"
+
+
+def test_doctor_prints_and_judges_the_options_of_hudis_writers(run, tmp_path):
+    url = str(tmp_path / "flights")
+    lock = f"file://{url}/.hoodie?jvm=lock&jvm_expire=5m"
+    run("create", url, "--record-key", "id", "--lock", lock, "--neighbours", "hudi")
+    for style in ("properties", "spark", "flink"):
+        job = tmp_path / f"job.{style}"
+        job.write_text(run("doctor", url, "--jvm-options", style).stdout)
+        assert "FileSystemBasedLockProvider" in job.read_text()
+        assert "jvm-" not in run("doctor", url, "--jvm", str(job)).stdout
+    job.write_text(job.read_text().replace("LAZY", "EAGER"))
+    told = run("doctor", url, "--jvm", str(job), code=1).stdout
+    assert "UNSAFE jvm-eager" in told
+    assert "hoodie.clean.failed.writes.policy=LAZY" in told
+    assert "no style" in run("doctor", url, "--jvm-options", "yaml", code=2).stderr
+    assert "cannot be read" in run("doctor", url, "--jvm", str(tmp_path / "none"), code=2).stderr

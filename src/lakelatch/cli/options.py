@@ -18,6 +18,9 @@ HudiOption = Annotated[
 ]
 HudiOptions = Annotated[str, typer.Option(metavar="FILE", help="A properties file with hoodie.write.lock.* options.")]
 
+Neighbours = Annotated[
+    str | None, typer.Option(help="Other engines that write the table beside ours: 'none' or 'hudi'.")
+]
 BucketCount = Annotated[int | None, typer.Option(help="Buckets of the bucket index; simple index otherwise.")]
 Strategy = Annotated[str | None, typer.Option(help="Conflict resolution strategy.")]
 Isolation = Annotated[str | None, typer.Option(help="Isolation level.")]

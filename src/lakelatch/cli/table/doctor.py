@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ...errors import InputError
 from ..options import Json, Url
 from ..output import bytes_text, count_text, print_json, print_pairs, say, wrapped
 
@@ -28,6 +29,13 @@ def doctor(
     verify: Annotated[
         bool, typer.Option("--check", help="Also verify the table's files, as `lakelatch check`.")
     ] = False,
+    jvm_options: Annotated[
+        str, typer.Option(metavar="STYLE", help="Print the options of Hudi's writers: properties, spark or flink.")
+    ] = "",
+    jvm: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="Also judge the options of a Hudi writer, in a file of any of the three."),
+    ] = "",
     json: Json = False,
 ) -> None:
     """Print what is configured, what is unsafe, what is slow, and the line that mends it.
@@ -36,11 +44,19 @@ def doctor(
     """
     import lakelatch
 
-    from ...occ.doctor import advise, gather
+    from ...occ.doctor import advise, gather, judge_writer, options_in, rendered, writer_options
 
+    if jvm_options:
+        with lakelatch.open(url) as table:
+            for line in rendered(writer_options(table.config, table.settings), jvm_options).splitlines():
+                say(line)
+        return
     with lakelatch.open(url) as table:
         facts = gather(table.session)
         found = advise(facts)
+        if jvm:
+            told = options_in(_text_of(jvm))
+            found = judge_writer(told, table.config, table.settings, table=table.url) + found
         report = _verified(table.store) if verify else None
     safe = not any(each.severity == "unsafe" for each in found) and (report is None or report.sound(strict=False))
     changed = _changed(facts)
@@ -59,6 +75,15 @@ def doctor(
         _print(facts, changed, found, report)
     if not safe:
         raise typer.Exit(1)
+
+
+def _text_of(file: str) -> str:
+    from ...storage import read_input
+
+    try:
+        return read_input(file).decode(errors="replace")
+    except OSError as e:
+        raise InputError(f"{file} cannot be read: {e.strerror}", path=file) from e
 
 
 def _verified(store: Any) -> Report:

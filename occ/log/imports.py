@@ -1,0 +1,175 @@
+"""The import of commits that other engines have completed on the timeline: into entries of the log, and what stops it.
+
+With neighbours the timeline comes first: a completed instant, put under the table's lock, is the commit, and its log
+entry follows. The holder of the lock imports what the log does not know before it decides anything.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ...conflict import NOWHERE, Kind, Region, kind_of
+from ...errors import CorruptTableError, RolledBackError, TableError, UnsupportedTableError
+from ...hudi.timeline import (
+    COMMIT_ACTIONS,
+    CommitMetadata,
+    Instant,
+    decode_commit,
+    decode_container,
+    file_name,
+    skipped,
+)
+from ..entries import Batch, Begin, Commit, Import
+from .publisher import attach
+from .state import LogState
+
+if TYPE_CHECKING:
+    from ...storage import Store
+
+ENGINE = "another engine"  # the writer of a commit that was imported
+
+
+def imported(store: Store, folder: str, found: Sequence[Instant], state: LogState) -> Import:
+    """Return the entry that takes these completed instants into the log, in the order of C.
+
+    Raises:
+        UnsupportedTableError: one of them is no commit: another engine has restored the table, say.
+        TableError: one is of a transaction that the log has ended: its writer was paused, and published late.
+        CorruptTableError: an instant cannot be read.
+    """
+    members = []
+    for each in sorted(found, key=lambda instant: instant.order):
+        name = file_name(each)
+        if (ended := state.ended.get(each.requested)) is not None:
+            raise TableError(
+                f"{store.url}: {name} is on the timeline, although the log says of it {ended!r}: its writer lost the lock, was "
+                "taken for dead, and published all the same. Nothing was written. Its files may be gone; `lakelatch check` "
+                "names them, and `lakelatch adopt URL LOCK` goes on without it once the writers have stopped",
+                table=store.url,
+                instant=each.requested,
+            )
+        if each.action not in COMMIT_ACTIONS:
+            raise UnsupportedTableError(
+                f"{store.url}: another engine has completed {name}, and what a {each.action} changes cannot be imported while "
+                "writers are at work. Nothing was written. Stop the writers; `lakelatch adopt URL LOCK` takes it over",
+                table=store.url,
+                instant=each.requested,
+            )
+        body = store.body(f"{folder}/{name}")
+        if body is None:
+            raise CorruptTableError(
+                f"{store.url}: {name} was listed and is gone: a rollback of another engine has taken it. Nothing was "
+                "written; a retry is safe",
+                table=store.url,
+                instant=each.requested,
+            )
+        content = decode_commit(body, name=name, layout=2, table=store.url)
+        members.append(_entry_of(store, each, content, state))
+    return Import(tuple(members))
+
+
+def _entry_of(store: Store, instant: Instant, content: CommitMetadata, state: LogState) -> Commit:
+    begin: Begin | None = state.open.get(instant.requested)
+    operation = content.operation or (begin.operation if begin else "UNKNOWN")
+    commit = Commit(
+        instant.requested,
+        instant.completed or "",
+        instant.action,
+        operation,
+        begin.writer if begin else ENGINE,
+        state.token,
+        _claimed(operation, content),
+        _spelled(content.schema, state) if content.schema else None,
+        batch=Batch.told_in(content.extra),
+        imported=True,
+    )
+    return attach(store, commit, content)
+
+
+def _claimed(operation: str, content: CommitMetadata) -> Region:
+    """The region that an overwrite has claimed, as far as its metadata tells."""
+    if kind_of(operation) is not Kind.OVERWRITE:
+        return NOWHERE
+    if operation.upper() == "INSERT_OVERWRITE_TABLE":
+        return Region(whole_table=True)
+    return Region(frozenset(content.replaced) | frozenset(stat.partition for stat in content.stats))
+
+
+def _spelled(schema: str, state: LogState) -> str:
+    """The schema as the log spells it, so that equal ones compare equal; another engine orders and names things its way."""
+    known = state.schemas[-1][1] if state.schemas else None
+    return known if known and _columns(known) == _columns(schema) else _ours(schema)
+
+
+@functools.lru_cache(maxsize=64)
+def _columns(schema: str) -> object:
+    from ...hudi.table import META_COLUMNS, from_avro
+
+    return [field for field in from_avro(schema) if field.name not in META_COLUMNS]
+
+
+@functools.lru_cache(maxsize=64)
+def _ours(schema: str) -> str:
+    import json
+
+    import pyarrow as pa
+
+    from ...hudi.table import META_COLUMNS, from_avro, to_avro
+
+    columns = pa.schema([field for field in from_avro(schema) if field.name not in META_COLUMNS])
+    name = str(json.loads(schema).get("name", "record")).removesuffix("_record")
+    return to_avro(columns, name)
+
+
+def refuse_skipped(
+    store: Store, new: Iterable[CommitMetadata], all_contents: Callable[[str], list[CommitMetadata]]
+) -> None:
+    """Raise `CorruptTableError` if a new commit was made without the one before it, on a file group.
+
+    That is what is left when a holder of the lock was paused longer than its lease, on either side. ``all_contents``
+    returns the contents of all commits whose T is not below the given one.
+    """
+    new = list(new)
+    oldest = min((stat.prev_commit for each in new for stat in each.stats if stat.prev_commit.isdigit()), default="")
+    if not oldest:
+        return
+    if found := skipped(all_contents(oldest)):
+        one = found[0]
+        raise CorruptTableError(
+            f"{store.url}: commit {one.kept} was written over {one.lost} without having read it ({one.path}): a writer held the "
+            "lock while it was paused, or took none. Nothing was written now. The rows of the file are not in the table's "
+            "newest version, and stay in the file until a cleaning takes it: read it, and write them again after `lakelatch "
+            "adopt URL LOCK`",
+            table=store.url,
+            lost=one.lost,
+            kept=one.kept,
+            path=one.path,
+        )
+
+
+def refuse_planned_rollback(store: Store, folder: str, instant: str, rollbacks: Iterable[Instant]) -> None:
+    """Raise `RolledBackError` if another engine plans to roll this transaction back, or does it now."""
+    for each in rollbacks:
+        plan = replace(each, state="requested", completed=None)
+        body = store.body(f"{folder}/{file_name(plan)}")
+        if body and _target(decode_container(body, "HoodieRollbackPlan", name=file_name(plan))) == instant:
+            raise rolled_back(store, instant, f"the rollback {each.requested} of another engine names it")
+
+
+def rolled_back(store: Store, instant: str, why: str) -> RolledBackError:
+    """The error of a transaction that may not publish any more, since another engine treats it as failed."""
+    return RolledBackError(
+        f"{store.url}: {instant} does not land: {why}. Nothing of it landed; a retry is safe, and Table.run makes it. If its "
+        "writer was alive, the other engine takes live writers for failed ones: it needs "
+        "hoodie.write.concurrency.mode=optimistic_concurrency_control and hoodie.clean.failed.writes.policy=LAZY",
+        table=store.url,
+        instant=instant,
+    )
+
+
+def _target(plan: Mapping[str, object]) -> object:
+    named = plan.get("instantToRollback")
+    return named.get("commitTime") if isinstance(named, Mapping) else None

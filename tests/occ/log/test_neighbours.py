@@ -1,0 +1,259 @@
+"""Other engines beside ours, with neighbours=hudi: their commits are imported, and a completed instant is the commit."""
+
+from __future__ import annotations
+
+import pytest
+
+import lakelatch
+from lakelatch.errors import CommitError, ConfigError, ConflictError, CorruptTableError, RolledBackError
+from lakelatch.hudi.timeline.instant_time import next_label
+from lakelatch.occ.check.check import check
+from lakelatch.occ.entries import Commit, GroupCommit, Import
+from lakelatch.testing.faults import On, Refuse
+
+from ..world import BEGUN, World, add, content, fate, overwrite
+from .test_shared_lock import before_the_lock
+from .test_strangers import Engine, engine_commits
+
+TIMELINE = ".hoodie/timeline"
+
+
+@pytest.fixture
+def beside(tmp_path):
+    """A table with neighbours."""
+    made = World(tmp_path / "table", lock=f"file://{tmp_path}/lock?jvm=lock", lock_wait_s=30.0, neighbours="hudi")
+    yield made
+    made.close()
+
+
+def later(writer) -> str:
+    """The T of a neighbour that begins now."""
+    writer.env.advance(1.0)
+    return next_label(writer.env.now(), writer.table.session.log.newest_shown)
+
+
+def imports(world: World) -> list[str]:
+    with world.fresh() as table:
+        log = table.session.log
+        log.catch_up()
+        return [e.instant for e in log.entries() if isinstance(e, Commit) and e.imported]
+
+
+def sound(world: World) -> None:
+    with world.fresh() as table:
+        assert check(table.store).findings == ()
+
+
+def test_a_commit_of_a_neighbour_is_imported_and_ours_goes_on(beside):
+    a = beside.writer("A")
+    a.add("a")
+    theirs = Engine(beside, later(a))
+    theirs.complete()
+    a.env.advance(1.0)
+    a.add("a")
+    assert imports(beside) == [theirs.requested]
+    assert beside.content() == BEGUN | {"a0": 2, "a1": 2}
+    sound(beside)
+
+
+def test_a_neighbour_that_commits_while_ours_is_open_is_merged_with(beside):
+    a = beside.writer("A")
+    theirs = Engine(beside, later(a))
+    a.env.advance(1.0)
+    txn = a.table.transaction("upsert")
+    txn.upsert([{"id": "a0", "part": "a", "v": 5}])
+    theirs.complete()
+    a.env.advance(1.0)
+    assert txn.commit() is not None
+    assert imports(beside) == [theirs.requested]
+    assert beside.content() == BEGUN | {"a0": 5}
+    sound(beside)
+
+
+def test_a_neighbour_that_commits_while_ours_waits_for_the_lock_is_seen(beside, monkeypatch):
+    a = beside.writer("A")
+    a.add("b")
+    txn = a.begin_add("a")
+    theirs = Engine(beside, later(a))
+    before_the_lock(a, theirs.complete, monkeypatch)
+    with pytest.raises(ConflictError, match=theirs.requested):
+        txn.commit()
+    assert imports(beside) == [theirs.requested]
+    sound(beside)
+
+
+def test_one_that_cannot_be_merged_with_is_named_as_the_winner(beside):
+    a = beside.writer("A")
+    txn = a.table.transaction("insert_overwrite")
+    overwrite(txn, "a", "a9")
+    theirs = Engine(beside, later(a))
+    theirs.complete()
+    with pytest.raises(ConflictError, match=f"UPSERT {theirs.requested} of another engine") as told:
+        txn.commit()
+    assert told.value.winner == theirs.requested
+    sound(beside)
+
+
+def test_a_writer_that_died_after_its_instant_has_committed(beside):
+    d = beside.writer("D", host="host-d")
+    txn = d.begin_add("a", 10)
+    d.store.add(Refuse(On("put_if_absent", ".hoodie/.lakelatch/log"), forever=True))
+    result = txn.commit()
+    assert result.instant == txn.instant
+    d.die()
+    a = beside.writer("A")
+    a.add("a")
+    assert imports(beside) == [txn.instant]
+    assert beside.content() == BEGUN | {"a0": 11, "a1": 11}
+    sound(beside)
+
+
+def test_a_writer_that_died_before_its_instant_is_rolled_back_under_the_lock(beside):
+    d = beside.writer("D")
+    txn = d.begin_add("a", 10)
+    d.die()
+    a = beside.writer("A")
+    assert a.table.rollback_failed_writes(wait=True) == [txn.instant]
+    with beside.fresh() as table:
+        assert fate(table, txn.instant) == ["begin", "rollback"]
+    assert beside.content() == BEGUN
+    sound(beside)
+
+
+def test_a_cleaner_imports_before_it_rolls_back(beside):
+    d = beside.writer("D")
+    txn = d.begin_add("a", 10)
+    d.store.add(Refuse(On("put_if_absent", ".hoodie/.lakelatch/log"), forever=True))
+    txn.commit()
+    d.die()
+    a = beside.writer("A")
+    assert a.table.rollback_failed_writes(wait=True) == []
+    assert beside.content() == BEGUN | {"a0": 10, "a1": 10}
+    sound(beside)
+
+
+def test_ours_does_not_publish_when_a_neighbour_has_taken_its_pending_instant_away(beside):
+    a = beside.writer("A")
+    txn = a.begin_add("a")
+    for each in (beside.folder / TIMELINE).glob(f"{txn.instant}.*"):
+        each.unlink()
+    with pytest.raises(
+        RolledBackError, match=f"{txn.instant} does not land: another engine has taken its pending instant"
+    ):
+        txn.commit()
+    assert beside.content() == BEGUN
+
+
+def test_ours_does_not_publish_after_its_heartbeat_was_silent(beside):
+    a = beside.writer("A")
+    txn = a.begin_add("a")
+    a.store.add(Refuse(On("replace_if_match", ".hoodie/.heartbeat"), forever=True))
+    a.env.advance(a.table.settings.heartbeat_timeout_s + 1)
+    with pytest.raises(RolledBackError, match="its heartbeat was silent for"):
+        txn.commit()
+    assert beside.content() == BEGUN
+
+
+def test_a_commit_that_skipped_another_stops_the_next_writer_with_both_names(beside):
+    a = beside.writer("A")
+    theirs = Engine(beside, later(a))
+    a.env.advance(1.0)
+    txn = a.begin_add("a")
+    txn.commit()
+    theirs.complete()  # it was paused with the lock, and has not read ours
+    a.env.advance(1.0)
+    with pytest.raises(CorruptTableError, match="was written over") as told:
+        a.add("a")
+    assert {told.value.lost, told.value.kept} == {theirs.requested, txn.instant}
+
+
+def test_an_instant_of_a_transaction_that_was_ended_stops_the_next_writer(beside):
+    a, d = beside.writer("A"), beside.writer("D")
+    txn = d.begin_add("a")
+    d.die()
+    a.table.rollback_failed_writes(wait=True)
+    engine_commits(beside, txn.instant)
+    with pytest.raises(lakelatch.TableError, match="published all the same"):
+        a.add("a")
+
+
+def test_t_is_above_all_times_on_the_timeline_and_older_than_the_clocks_skew(beside):
+    a = beside.writer("A")
+    pending = later(a)
+    (beside.folder / TIMELINE / f"{pending}.commit.requested").touch()
+    a.env.advance(10.0)
+    txn = a.begin_add("a")
+    assert pending < txn.instant <= next_label(a.env.now() - 0.2, "0" * 17)
+    txn.commit()
+
+
+def test_an_imported_commit_keeps_its_batch(beside):
+    d = beside.writer("D")
+    txn = d.table.transaction("upsert", batch=("loader", 7))
+    add(txn, "a")
+    d.store.add(Refuse(On("put_if_absent", ".hoodie/.lakelatch/log"), forever=True))
+    txn.commit()
+    d.die()
+    a = beside.writer("A")
+    with pytest.raises(lakelatch.BatchLandedError):
+        a.table.transaction("upsert", batch=("loader", 7))
+
+
+def test_the_mode_comes_and_goes_while_writers_run(tmp_path):
+    world = World(tmp_path / "table", lock=f"file://{tmp_path}/lock?jvm=lock", lock_wait_s=30.0)
+    a, b = world.writer("A"), world.writer("B")
+    txn = b.begin_add("b")
+    with pytest.raises(CommitError, match=f"(?i)upsert {txn.instant} of B"):
+        a.table.change_settings(neighbours="hudi")
+    txn.commit()
+    a.table.change_settings(neighbours="hudi")
+    theirs = Engine(world, later(a))
+    theirs.complete()
+    b.add("a")
+    a.add("a")
+    assert imports(world) == [theirs.requested]
+    a.table.change_settings(neighbours="none")
+    b.add("b")
+    assert content(world.fresh()) == BEGUN | {"a0": 2, "a1": 2, "b0": 2, "b1": 2}
+    sound(world)
+    world.close()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"neighbours": "delta"},
+        {"neighbours": "hudi"},
+        {"neighbours": "hudi", "group_commit": True, "lock": "zookeeper://h/locks?key=k"},
+        {"neighbours": "hudi", "merge": {"v": "sum"}, "lock": "zookeeper://h/locks?key=k"},
+    ],
+)
+def test_settings_that_do_not_go_with_neighbours_are_refused(tmp_path, wrong):
+    with pytest.raises(ConfigError, match="neighbours"):
+        lakelatch.create(str(tmp_path / "t"), record_key="id", **wrong)
+
+
+def test_an_import_is_written_and_read_back(beside):
+    a = beside.writer("A")
+    theirs = Engine(beside, later(a))
+    theirs.complete()
+    a.add("b")
+    with beside.fresh() as table:
+        table.session.log.catch_up()
+        assert [e for e in table.session.log.entries() if isinstance(e, Commit) and e.imported]
+    assert issubclass(Import, GroupCommit)
+
+
+def test_an_epoch_closes_with_imports_in_it(tmp_path):
+    world = World(tmp_path / "table", lock=f"file://{tmp_path}/lock?jvm=lock", lock_wait_s=30.0, neighbours="hudi")
+    a = world.writer("A", epoch_slots=6)
+    for _ in range(6):
+        Engine(world, later(a)).complete()
+        a.env.advance(1.0)
+        a.add("a")
+    with world.fresh() as table:
+        assert table.session.log.catch_up()
+        assert table.session.log.epoch > 1
+    assert world.content() == BEGUN | {"a0": 6, "a1": 6}
+    sound(world)
+    world.close()
