@@ -174,9 +174,11 @@ class StreamWork:
 
     def again(self) -> None:
         """A batch that somebody has sent already, whatever he was told of it."""
-        if not self._sent:
+        there = {each.name for each in self.txn.session.streams}
+        known = [each for each in self._sent if each.stream in there]  # others are declared since its last look
+        if not known:
             return self.event()
-        event = self.luck.choice(self._sent)
+        event = self.luck.choice(known)
         now = self._now(event.stream)
         more = dict.fromkeys(now.columns if event.kind == UPSERT else ())
         return self._send(now, event.kind, [more | row for row in event.batch])
