@@ -835,7 +835,7 @@ class Table:
                 self._archive(Keep(above // 2, above), Reporter(), plans=_PLANS_BY_ITSELF)
 
         session.afterwards(
-            archive_old, "old commits were not archived; whoever closes the next epoch tries it again", long=True
+            archive_old, "old commits were not archived; the writer that closes the next epoch tries again", long=True
         )
 
     # --- clustering ------------------------------------------------------------------------------------------
