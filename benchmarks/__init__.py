@@ -1,4 +1,4 @@
-"""What `lakelatch bench` does not measure, because nobody contends there or because it must be held against something else.
+"""Measure what `lakelatch bench` does not, because nobody contends there or because it must be held against something else.
 
     spark      Spark's data path against plain Parquet writes and JVM Hudi: what counts there is rows and memory, not conflicts
     verbs      loads, upserts and reads in plain Python against delta-rs and PyArrow, with rows in millions

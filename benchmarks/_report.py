@@ -1,4 +1,4 @@
-"""What every benchmark prints first: the machine and the versions, so that numbers can be compared or not."""
+"""Print what every benchmark begins with: the machine and the versions, so that numbers can be compared or not."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ PARTS = (
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What was promised of one of our cells.
+    """A promise about one of our cells.
 
     Attributes:
         figure: of our cell, among all of its scenario.
@@ -112,7 +112,7 @@ def _evenness(ours: Cell, _: list[Cell]) -> float:
 
 
 def _kept(ours: Cell, cells: list[Cell]) -> float:
-    """Of the rate with the number of writers that is best for it."""
+    """Return the share of its best rate over all numbers of writers."""
     return ours.goodput.median / max(cell.goodput.median for cell in cells if cell.system == ours.system)
 
 
@@ -252,7 +252,7 @@ def _table(cells: list[Cell]) -> Iterator[str]:
 
 
 def goals(results: Results) -> Iterator[str]:
-    """What was promised, as a table with a column for each of our systems."""
+    """Return the promises as a table with a column for each of our systems."""
     cells = results.scenarios()
     ours = list(dict.fromkeys(cell.system for cell in results.cells() if cell.ours))
     yield f"| | goal | {' | '.join(ours)} |"

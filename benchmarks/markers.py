@@ -1,4 +1,4 @@
-"""What markers cost by a server and directly, and what becomes of them when the server is killed.
+"""Measure markers by a server and direct ones, and what becomes of them when the server is killed.
 
     python -m benchmarks.markers far [--markers 10000]      a store with 30 ms a request: operations and seconds, both ways
     python -m benchmarks.markers rate [--seconds 5]         markers a second of 64 clients, a hundred each time

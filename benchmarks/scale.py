@@ -81,7 +81,7 @@ def cpu(work: Callable[[], Any], rounds: int = ROUNDS) -> float:
 
 
 def plan(url: str) -> dict[str, Any]:
-    """What a process needs that has done nothing else: the first upsert into a partition, and another one."""
+    """Measure a process that has done nothing else: the first upsert into a partition, and another one."""
     import numpy  # noqa: F401 - what every write imports is not the table's size
     import pyarrow.parquet  # noqa: F401
 
@@ -102,7 +102,7 @@ def plan(url: str) -> dict[str, Any]:
 
 
 def _most_memory_kb() -> int:
-    """Of this program; `ru_maxrss` has that of the process that has started it."""
+    """Return the peak of this program; `ru_maxrss` has that of the process that has started it."""
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0])
 
@@ -131,7 +131,7 @@ def reading(url: str) -> dict[str, Any]:
 
 
 def ours_rows(paths: list[str]) -> int:
-    """How many rows the files have."""
+    """Count the rows of the files."""
     return ds.dataset(paths, format="parquet").count_rows()
 
 

@@ -1,4 +1,4 @@
-"""What `lakelatch server` costs: its start, its memory, and how soon a change is told.
+"""Measure `lakelatch server`: its start, its memory, and how soon a change is told.
 
     python -m benchmarks.server [--changes 30] [--history 1000]
 

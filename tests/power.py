@@ -1,7 +1,7 @@
 """What a power cut leaves of a folder: what has been flushed, and nothing of it that a failed flush has dropped.
 
 The strictest disk that the manuals allow (fsync(2), and how Linux reports errors of writing back): a name or bytes that were to
-be flushed when that failed stay away until they are written anew, however often anybody flushes after that.
+be flushed when that failed stay away until they are written again, however often anybody flushes after that.
 """
 
 from __future__ import annotations

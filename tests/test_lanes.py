@@ -59,7 +59,7 @@ def at_once(command: str, **more: str) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize("ends", ["by itself", "by a signal"])
 def test_what_stages_write_lies_in_memory_and_goes_with_them(ends: str) -> None:
-    """Or on the disk where there is no room; it would keep the memory of whoever runs them often."""
+    """Or on the disk where there is no room; it would keep the memory of anyone who runs them often."""
     with at_once("sh -c 'echo $TMPDIR; touch ${TMPDIR:-/nowhere}/file; read line'") as run:
         assert run.stdin is not None
         assert run.stdout is not None

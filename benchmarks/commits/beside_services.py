@@ -79,7 +79,7 @@ def founded(kind: str) -> dict[str, bytes]:
 
 
 class Held:
-    """How long each process has had the lock, and waited for it."""
+    """Seconds that each process held the lock, and waited for it."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
@@ -118,7 +118,7 @@ class Run:
         self._over = False
 
     def perform(self, verb: str, service: str) -> None:
-        """To the end of the ingestion. Afterwards every row is there once."""
+        """Run to the end of the ingestion. Afterwards every row is there once."""
         work = [
             ("ingestion", lambda table: self._ingest(table, verb)),
             ("services", lambda table: self._serve(table, service)),

@@ -1,4 +1,4 @@
-"""How the cost of a commit grows: CPU seconds and calls of the store, not the time on a clock, so that a busy machine may do.
+"""Measure how the cost of a commit grows, in CPU seconds and calls of the store: those do not change on a busy machine.
 
     python -m benchmarks.commits.growth [--commits 10000] [--groups 100000] [--partitions 10000] [--writers 64] [--folder F]
 
@@ -67,7 +67,7 @@ class Counted:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one thing, once."""
+    """The cost of one thing, once."""
 
     cpu_ms: float
     calls: float
@@ -80,7 +80,7 @@ def commit(table: Table, number: int) -> None:
 
 
 def fill(table: Table, root: Path, groups: int, partitions: int) -> None:
-    """As many file groups, evenly in as many partitions, in one commit."""
+    """Write this many file groups, evenly in as many partitions, in one commit."""
     commit(table, -1)
     written = next((root / "part=0").glob("*.parquet"))
     txn = table.transaction("bulk_insert")
@@ -119,7 +119,7 @@ class Handles:
             commit(table, next(self._numbers))
 
     def turns(self, times: int) -> None:
-        """So many commits."""
+        """Make this many commits."""
         for _ in range(times):
             number = next(self._numbers)
             commit(self.tables[number % len(self.tables)], number)
@@ -156,7 +156,7 @@ def opened(url: str, stores: list[Counted]) -> None:
 
 @dataclass
 class Point:
-    """What was measured at one size."""
+    """Measurements at one size."""
 
     size: int
     commit: Cost

@@ -1,4 +1,4 @@
-"""What a rebase costs: two upserts of 1 % random rows each into the same 48 file groups at the same time, plain Python.
+"""Measure a rebase: two upserts of 1 % random rows each into the same 48 file groups at the same time, plain Python.
 
     python -m benchmarks.commits.rebase [--rows 20000] [--groups 48] [--repeat 3] [--folder DIR]
 

@@ -98,7 +98,7 @@ class _FarGrant:
         self.renew, self.check, self.listen = grant.renew, grant.check, grant.listen
 
     def ends_at(self) -> float:
-        """For the simulator, which watches that nobody relies on a lease that has ended."""
+        """Tell the simulator, which watches that nobody relies on a lease that has ended."""
         slot = self._grant._ours()
         return float(slot.deadline) if slot else 0.0
 

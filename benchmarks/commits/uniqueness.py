@@ -1,4 +1,4 @@
-"""What it costs that commits tell which keys they insert and which values are unique: CPU seconds and bytes.
+"""Measure the cost of telling in each commit which keys they insert and which values are unique: CPU seconds and bytes.
 
 With and without run in turn in one process, and the median of each is shown; the two differ in nothing else.
 

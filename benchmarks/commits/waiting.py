@@ -1,4 +1,4 @@
-"""What a commit costs when many processes wait for the lock: CPU seconds of all of them, so that a busy machine may do.
+"""Measure a commit when many processes wait for the lock: CPU seconds of all of them, so that a busy machine may do.
 
     python -m benchmarks.commits.waiting [--writers 1,16,32,64] [--commits 8] [--together] [--folder /dev/shm]
 
@@ -6,8 +6,8 @@ Each writer is a process with a handle and a partition of its own, which adds on
 table's own lock. `--together`: with the setting `group_commit`. Counted is from the moment when all have made one commit: the CPU
 of a process with all its threads, and how often it was woken up. Afterwards every row has to be there once.
 
-A rate is told as well, but it says more of what else the machine has to do. Where that is much, commits take longer, and whoever
-looks now and then looks more often for each of them.
+A rate is told as well, but it says more of what else the machine has to do. Where that is much, commits take longer, and a
+writer that looks now and then looks more often for each of them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def write(number: int, url: str, commits: int, ready: Any, start: Any, told: Any
 
 
 def count_rows(url: str, told: Any) -> None:
-    """How many rows the table has."""
+    """Count the rows of the table."""
     import lakelatch
 
     with lakelatch.open(url) as table:
@@ -63,8 +63,8 @@ def count_rows(url: str, told: Any) -> None:
 
 
 def measure(writers: int, commits: int, folder: str | None, *, together: bool) -> dict[str, object]:
-    """Of one new table."""
-    # What is imported costs each writer nothing; whoever opens a table does so in a process that was forked before.
+    """Measure one new table."""
+    # What is imported costs each writer nothing; anyone who opens a table does so in a process that was forked before.
     import pyarrow as pa  # noqa: F401
     import pyarrow.parquet as pq  # noqa: F401
 

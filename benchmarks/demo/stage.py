@@ -3,7 +3,7 @@
     all writers    begin, write their files, and wait
     doomed         is killed with SIGKILL there; a writer that lives finds it dead and rolls it back
     arrivals       goes first and lands
-    the others     go all at once; whoever overlaps what landed since its begin loses and runs again
+    the others     go all at once; anyone who overlaps what landed since its begin loses and runs again
 
 So the conflicts and the rollback are certain, and the rest is left to the race.
 """

@@ -4,7 +4,7 @@ The table starts with what is known at departure. Then, at the same time:
 
     arrivals      Spark upsert: arrival times of six months, and flights that were not yet known
     corrections   Spark upsert: corrected delays of four months, two of them also written by `arrivals`; half of the
-                  corrections are older than the arrivals, so they must not replace them, whoever comes first
+                  corrections are older than the arrivals, so they must not replace them, no matter who comes first
     privacy       Spark delete of one carrier, in all months
     cancelled     no Spark: marks flights that never departed, in four months that `arrivals` does not touch
     doomed        no Spark: killed when its data files are written

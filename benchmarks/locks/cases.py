@@ -1,4 +1,4 @@
-"""What benchmarks.locks.floors_and_faults measures; each function talks to worker processes and returns plain facts."""
+"""The cases of benchmarks.locks.floors_and_faults; each function talks to worker processes and returns plain facts."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Contest:
 
 
 def _late(rounds: list[dict], bound_s: float) -> tuple[int, int]:
-    """How many waits were longer than the bound, and in how many bursts: one stop of the machine makes all waiters late."""
+    """Count waits longer than the bound, and their bursts: one stop of the machine makes all waiters late."""
     ends = sorted(
         end
         for each in rounds
@@ -170,7 +170,7 @@ def _short(backend: str, server: Server) -> tuple[str, float]:
 
 
 def loss(backend: str, server: Server, times: int) -> dict:
-    """How late a holder hears of its loss when its server is stopped."""
+    """Measure how late a holder hears of its loss when its server is stopped."""
     url, _ = _short(backend, server)
     late = []
     reasons = set()
@@ -189,7 +189,7 @@ def loss(backend: str, server: Server, times: int) -> dict:
 
 
 def kill(backend: str, server: Server, times: int) -> dict:
-    """How long a waiter waits after its holder's kill -9."""
+    """Measure how long a waiter waits after its holder's kill -9."""
     url, silent_s = _short(backend, server)
     allowed_s = {"file": 0.0}.get(backend, silent_s) + (1.5 if backend == "s3" else 0.5)
     waited = []
@@ -207,7 +207,7 @@ def kill(backend: str, server: Server, times: int) -> dict:
 
 
 def idle(server: Server, counts: list[int], seconds: float) -> list[dict]:
-    """What one process pays for leases that it only holds."""
+    """Measure the cost of leases that a process only holds."""
     lease_s = 30.0
     found = []
     for count in counts:

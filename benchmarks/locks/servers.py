@@ -17,7 +17,7 @@ _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Server:
-    """Where locks are, and the processes that serve them (none for a folder or memory)."""
+    """A place for locks, and the processes that serve them (none for a folder or memory)."""
 
     url: str
     folder: Path

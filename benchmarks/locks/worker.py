@@ -151,7 +151,7 @@ def wait(url: str, key: str) -> None:
 
 
 def idle(url: str, count: str, seconds: str) -> None:
-    """What held leases cost while nothing is done with them."""
+    """Measure held leases while nothing is done with them."""
     with open_provider(url) as locks:
         began, leases = time.monotonic(), []
         with suppress(LockError):  # as many as are allowed

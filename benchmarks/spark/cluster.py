@@ -3,7 +3,7 @@
     python -m benchmarks.spark.cluster [--rows 50000000] [--rounds 2] [--folder F]
 
 The cluster is that of ``make demo-cluster``: processes of this machine on two addresses, the table in S3 (versitygw, which has
-to be on the PATH). Changed keys lie evenly in all file groups, so that each upsert writes all of them anew. Both ways take
+to be on the PATH). Changed keys lie evenly in all file groups, so that each upsert rewrites all of them. Both ways take
 turns, each time with a new driver. Told of each: seconds; CPU seconds of all processes, the S3 server among them; and the most
 memory of each worker: its executor and the Python processes of that, shared pages counted once (Pss). Goal: 1 GB.
 """
@@ -163,7 +163,7 @@ class Application:
 
 
 def measured(app: Application, groups: Callable[[], dict[str, Iterable[int]]], added: int) -> dict[str, Any]:
-    """What the application does, with the CPU seconds of all processes below this one, and the memory of groups of them."""
+    """Measure the application, with the CPU seconds of all processes below this one, and the memory of groups of them."""
     with Memory(groups) as memory, TreeClock() as clock:
         told = app.does(added)
     most = {name: round(size) for name, size in memory.most.items()}

@@ -72,7 +72,7 @@ def copies(base: pa.Table, rows: int) -> pa.Table:
 
 
 def updates(table: pa.Table, share: float, *, part: str | None = None) -> pa.Table:
-    """That share of the rows with later times and other delays, and 5 % of it again as new keys."""
+    """Return this share of the rows with later times and other delays, and 5 % of it again as new keys."""
     chosen = table.filter(pc.equal(table["part"], part)) if part else table
     step = max(1, round(1 / share))
     changed = chosen.take(pa.array(range(0, chosen.num_rows, step)))

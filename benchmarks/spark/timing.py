@@ -1,6 +1,6 @@
 """Wall and CPU time of a whole process tree: the driver, its JVM and its workers. Standard library only.
 
-PySpark's daemon ignores SIGCHLD, so the kernel adds the time of a worker that ends to nobody's children. Whoever sums up
+PySpark's daemon ignores SIGCHLD, so the kernel adds the time of a worker that ends to nobody's children. Anyone who sums up
 what lives sees the total fall. Here every process is looked at while it lives, and what it had used then stays counted.
 """
 

@@ -7,7 +7,7 @@
 same rounds. Asked of us: at 1 M rows >= 6 times its speed with buckets and >= 3.5 times with the simple index, at 5 M
 >= 8 and >= 3.5 times; touching one partition of 12 costs at most 0.25 of touching all.
 
-``--logs`` appends log files instead, with buckets: against base files written anew, and against the JVM's merge-on-read table.
+``--logs`` appends log files instead, with buckets: against rewritten base files, and against the JVM's merge-on-read table.
 Then it reads all columns with log files in all slices: against plain Parquet of the same rows, and against the JVM's read.
 """
 
@@ -35,7 +35,7 @@ def noop(rows: Any) -> None:
 
 def with_logs(spark: Any, scratch: Path, paths: dict[str, str], rounds: int, *, jvm: bool) -> None:
     """Append log files, and read with them."""
-    kinds = {"base files anew": "copy_on_write", "log files": "merge_on_read"}
+    kinds = {"base files rewritten": "copy_on_write", "log files": "merge_on_read"}
     tables: dict[str, Any] = {}
     peer: Peer | None = None
     try:
@@ -72,7 +72,7 @@ def with_logs(spark: Any, scratch: Path, paths: dict[str, str], rounds: int, *, 
                 reads.setdefault("read, JVM Hudi's log files", []).append(peer.read())
         medians = {name: report(name, found[1:]) for name, found in (appends | reads).items()}  # the first ones warm up
         for ours, other in (
-            ("upsert, log files", "upsert, base files anew"),
+            ("upsert, log files", "upsert, base files rewritten"),
             ("upsert, log files", "upsert, JVM Hudi's log files"),
             ("read, log files", "read, plain Parquet"),
             ("read, log files", "read, JVM Hudi's log files"),
@@ -80,7 +80,7 @@ def with_logs(spark: Any, scratch: Path, paths: dict[str, str], rounds: int, *, 
             if other in medians:
                 (wall, cpu), (their_wall, their_cpu) = medians[ours], medians[other]
                 print(f"{other} / {ours}: wall {their_wall / wall:.2f}  cpu {their_cpu / cpu:.2f}")
-        assert logged.read().count() == tables["base files anew"].read().count()
+        assert logged.read().count() == tables["base files rewritten"].read().count()
     finally:
         if peer:
             peer.close()

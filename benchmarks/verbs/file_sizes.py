@@ -1,4 +1,4 @@
-"""How many files many small writes leave, how many bytes they write for it, and which upkeep of log files is cheaper.
+"""Count the files and bytes of many small writes, and compare the cost of ways to merge log files.
 
     python -m benchmarks.verbs.file_sizes [--writes 100] [--rows 500] [--loaded 200000] [--folder DIR]
 

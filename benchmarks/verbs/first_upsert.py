@@ -1,4 +1,4 @@
-"""What the first upsert of a process costs in a partition of many files: calls of the store, files opened, CPU.
+"""Measure the first upsert of a process in a partition of many files: calls of the store, files opened, CPU.
 
     python -m benchmarks.verbs.first_upsert [--files 1003] [--folder DIR]
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.verbs.merge_on_read [--rows 1000000] [--groups 48] [--rounds 3] [--folder DIR]
 
-upsert    1 % of the rows, spread over all file groups: log files, against base files written anew
+upsert    1 % of the rows, spread over all file groups: log files, against rewritten base files
 read      all data columns, through `Table.read`: no log files, in a tenth of the slices, in all; against the base files alone
 compact   all log files into base files; the bytes that it read, of those of the base and log files there (goal <= 1.05)
 
@@ -66,7 +66,7 @@ class Read:
 
 
 def read_bytes(call: Callable[[], object]) -> int:
-    """What the call reads of the table's data files: base files are opened, log files got whole."""
+    """Count the bytes that a call reads of the table's data files: base files are opened, log files got whole."""
     opened, got = LocalStore.open, LocalStore.get
 
     @contextmanager
@@ -138,7 +138,7 @@ def main() -> None:
             new = rows(some, given.groups, seen)
             for kind, table in tables.items():
                 upserts[kind].append(timed(lambda table=table, new=new: table.run(lambda txn: txn.upsert(new))))
-        told("upsert of 1 %, base files anew", upserts["copy_on_write"])
+        told("upsert of 1 %, base files rewritten", upserts["copy_on_write"])
         told("upsert of 1 %, log files", upserts["merge_on_read"], upserts["copy_on_write"])
         told(f"read, {given.rounds} log files in each", reads(), plain)
         there = sum(

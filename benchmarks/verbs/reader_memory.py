@@ -95,7 +95,7 @@ def _measure(verb: str, url: str, first: int, rows: int, as_table: bool, pipe: C
 
 
 def measured(verb: str, url: str, first: int, rows: int, *, as_table: bool) -> dict[str, Any]:
-    """What one process tells."""
+    """Figures of one process."""
     here, there = mp.Pipe()
     process = mp.get_context("spawn").Process(target=_measure, args=(verb, url, first, rows, as_table, there))
     process.start()

@@ -57,7 +57,7 @@ class SqliteBackend(Backend):
             ) from e
 
     def holder(self, record):
-        """Who holds the key now. A lease ends by this host's monotonic clock, which begins anew at each boot."""
+        """Who holds the key now. A lease ends by this host's monotonic clock, which begins again at each boot."""
         if record["holder"] is None or record["boot"] != self.env.process().boot:
             return None
         left_s = record["ends"] - self.env.monotonic()

@@ -40,7 +40,7 @@ _OUTAGE_S = 0.5  # between two tries while the server does not answer
 
 @dataclass(frozen=True, slots=True)
 class _Patience:
-    """How long a caller waits. ``wait_s`` None: it tries once, and a busy key is no error."""
+    """A caller's patience. ``wait_s`` None: it tries once, and a busy key is no error."""
 
     env: Environment
     began: float

@@ -168,7 +168,7 @@ def _timeline(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "slow",
             "long-timeline",
-            f"the active timeline has {facts.commits} commits, and whoever opens the table lists them all",
+            f"the active timeline has {facts.commits} commits, and every `open` of the table lists them all",
             f"lakelatch services archive {facts.url}",
         )
 

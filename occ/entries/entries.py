@@ -60,7 +60,7 @@ class Begin:
 
     @property
     def claim(self) -> Claim:
-        """Its rank and reservation."""
+        """The rank and reservation of this transaction."""
         return Claim(self.instant, self.age, self.priority, self.reserved)
 
     def fields(self) -> dict[str, Any]:

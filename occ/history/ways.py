@@ -163,7 +163,7 @@ def _weaker(case: Case) -> Iterator[Way]:
 
 def _earlier(case: Case) -> Iterator[Way]:
     if case.early and case.rival and not case.rival.landed:
-        how = "set early_conflict_detection=off: whoever lands first wins, and the other one is run again"
+        how = "set early_conflict_detection=off: the first to land wins, and the other one is run again"
         yield Way("early_conflict_detection", "off", "ours", how)
 
 

@@ -76,7 +76,7 @@ def find(
     if session.settings.bucket_count is not None:
         raise UnsupportedTableError(
             f"{session.url} has a bucket index: a bucket is one file group, so there is nothing to join; change the number "
-            "of buckets by writing the table anew",
+            "of buckets by writing a new table",
             table=session.url,
         )
     view = session.view()

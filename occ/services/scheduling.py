@@ -157,7 +157,7 @@ def _entry(
     def build(state: LogState) -> LogEntry:
         planned: Content = content
         if not follower.complete:
-            raise _Stale("the commit log was made anew")
+            raise _Stale("the commit log was made again")
         if slot < session.log.first_slot:  # the log may be pruned, since no open entry holds this slot yet
             raise _Stale("the commit log has gone on to another epoch")
         for other in state.open.values():

@@ -111,7 +111,7 @@ def refuse_open(url: str, state: LogState) -> None:
 def log_made_anew(attempt: Attempt) -> RolledBackError:
     """The error of a transaction whose log was replaced: the commits since its begin are unknown, so it must not commit."""
     return RolledBackError(
-        f"{attempt.url}: the commit log was made anew while {attempt.instant} was open, so what landed meanwhile is not "
+        f"{attempt.url}: the commit log was made again while {attempt.instant} was open, so what landed meanwhile is not "
         "known. Nothing of it landed; run the write again",
         table=attempt.url,
         instant=attempt.instant,

@@ -80,7 +80,7 @@ class TableLease:
         """The token for an entry after ``state``. Raises `LockLostError` if another lease is in force."""
         now = state.settings
         if now.generation != self._settings.generation:
-            what = "its tokens began anew" if now.lock == self._settings.lock else f"it is {shown(now.lock)} now"
+            what = "its tokens began again" if now.lock == self._settings.lock else f"it is {shown(now.lock)} now"
             raise self._lost(f"The lock of {self._table} was changed meanwhile: {what}", "moved")
         self.ensure_held(fresh=self._fresh)
         if self.token <= state.token and not isinstance(self.lease, NoLease):

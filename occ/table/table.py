@@ -74,7 +74,7 @@ from ..transaction import Bounds, Retries, RunResult, Transaction, WriteOptions,
 from ..transaction import run as run_again
 from ..turns import Asked
 from ..workspace import constrained
-from ..writing import Merge, Write, merging, replacing, row_writes
+from ..writing import Merge, Write, merging, replacing, retried, row_writes
 from .stream import TableStream, declare, explain
 
 if TYPE_CHECKING:
@@ -144,10 +144,13 @@ class Table:
         return self.session.timeline()
 
     def commits(self, *, after: Time | None = None, until: Time | None = None) -> list[tuple[Instant, CommitMetadata]]:
-        """Return the commits with a completion time after ``after`` and up to ``until``, in that order; archived ones too.
+        """Return the commits completed after ``after`` and up to ``until``, in that order; archived ones too.
 
-        An incremental reader needs these. Times are in any form that `times` describes; ``after`` None, or Hudi's own ``0`` and
-        ``000``, is the beginning.
+        An incremental reader needs these.
+
+        Args:
+            after: a time in any form that `times` describes; None, or Hudi's own ``0`` and ``000``, is the beginning.
+            until: likewise; None is now.
 
         Raises:
             InputError: ``after`` or ``until`` is no time.
@@ -169,7 +172,15 @@ class Table:
         return self.session.snapshot(as_of=as_of, as_of_completion=as_of_completion)
 
     def view(self, *, as_of: Time | None = None, as_of_completion: Time | None = None) -> View:
-        """Return snapshot and schema of one moment; arguments and errors as for `snapshot`."""
+        """Return snapshot and schema of one moment.
+
+        Args:
+            as_of: as for `snapshot`.
+            as_of_completion: as for `snapshot`.
+
+        Raises:
+            InputError: as for `snapshot`.
+        """
         return self.session.view(as_of=as_of, as_of_completion=as_of_completion)
 
     def schema(self) -> pa.Schema | None:
@@ -192,19 +203,21 @@ class Table:
     ) -> Scan:
         """Return rows of the table, as it is now or was, as a lazy `Scan`.
 
-        The state is that of this call, however late the rows are read. ``to_arrow``, ``to_pandas``, ``to_polars``,
-        ``to_duckdb``, ``to_batches``, ``to_pylist`` and ``count`` read them; ``explain`` lists the files to be read.
+        The state is that of this call, however late the rows are read. ``to_arrow``, ``to_pandas``, ``to_polars``, ``to_duckdb``,
+        ``to_batches``, ``to_pylist`` and ``count`` read them; ``explain`` lists the files to be read.
 
         Args:
             columns: names, which may include Hudi's meta columns; all data columns by default.
-            where: a condition on the rows, as SQL text, terms or an expression of pyarrow (docs/conditions.md).
-                Partitions, files and row groups that cannot hold such rows are not read.
-            partitions: only these, by value (``{"origin": "JFK"}``; several partition columns need not all be given) or by
-                path (``"origin=JFK"``). Null and an empty text have one partition.
-            as_of: as for `snapshot`.
-            as_of_completion: as for `snapshot`.
-            read_optimized: the rows of the base files only, as in Hudi's query of that name: changes in log files since the
-                last compaction are not seen.
+            where: a condition on the rows, as SQL text, terms or an expression of pyarrow (docs/conditions.md). Partitions, files
+                and row groups that cannot hold such rows are not read.
+            partitions: only these, by value (``{"origin": "JFK"}``; several partition columns need not all be given) or by path
+                (``"origin=JFK"``). Null and an empty text have one partition.
+            as_of: the state of the commits requested up to this time, as in Hudi's time travel: an instant, a date (its
+                start), or
+                a time.
+            as_of_completion: the state of the commits completed up to this time.
+            read_optimized: the rows of the base files only, as in Hudi's query of that name: changes in log files since the last
+                compaction are not seen.
             progress: called with a `Progress` of rows whenever rows arrive, in the reading thread; an exception in it ends the
                 reading.
 
@@ -265,15 +278,30 @@ class Table:
         return change_feed(self.session, after=after, until=until, columns=columns, whole_from=whole_from)
 
     def read_slice(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
-        """Return the rows of one file slice, without columns that its files lack."""
+        """Return the rows of one file slice, without columns that its files lack.
+
+        Args:
+            group: a file slice of `snapshot`.
+            columns: names; all data columns by default.
+            meta: with Hudi's five meta columns.
+
+        Raises:
+            StorageError: a file of it is no longer there.
+        """
         return self.session.read_slice(group, columns=columns, meta=meta)
 
     # --- what happened ---------------------------------------------------------------------------------------
 
     def why(self, instant: Time) -> Account:
-        """Explain the outcome of a transaction (T): the winner, the overlap, the cost, and a remedy.
+        """Explain the outcome of a transaction: the winner, the overlap, the cost, and a remedy.
 
         Rebuilt from the log, so it works long after the writer has gone.
+
+        Args:
+            instant: its T, as a `ConflictError` has it (``instant``).
+
+        Returns:
+            An account whose text is that of ``lakelatch why``.
 
         Raises:
             InputError: the log does not know the transaction, or no longer.
@@ -355,25 +383,29 @@ class Table:
         reserve_after: int | None = 1,
         batch: Batch | tuple[str, int] | None = None,
     ) -> RunResult[T]:
-        """Run ``work`` in a transaction and commit it; after a conflict retry with a new instant and snapshot.
+        """Run ``work`` in a transaction and commit it; after a conflict run it again, with a new instant and snapshot.
 
         After a loss, short work takes the lock before its snapshot while the table stays contended; long work reserves the file
         groups that it touched, and others wait for it.
 
         Args:
             work: called with the transaction; may run several times, so it must keep no state between calls.
+            operation: as for `transaction`.
             attempts: the most attempts.
             timeout_s: no attempt begins after so many seconds.
-            lost_work_max_s: no attempt begins once lost attempts took so many seconds together.
             backoff_s: jittered pause after the first loss, doubled with each, 5 s at most.
-            isolation: for each attempt, see `transaction`.
-            reserve: for each attempt, see `transaction`.
+            lost_work_max_s: no attempt begins once lost attempts took so many seconds together.
+            isolation: for each attempt, as for `transaction`.
+            reserve: for each attempt, as for `transaction`.
             reserve_after: attempts reserve after so many losses; None: never.
-            batch: for each attempt, see `transaction`.
+            batch: for each attempt, as for `transaction`.
+
+        Returns:
+            The value that ``work`` returned, the commit, the number of attempts and the errors of those that lost.
 
         Raises:
-                BatchLandedError: the batch is committed already; the work was not run, or not kept.
-                ConflictError: the last attempt's, when the bounds are reached; a note has the number of attempts.
+            BatchLandedError: the batch is committed already; the work was not run, or not kept.
+            ConflictError: the last attempt's, when the bounds are reached; a note has the number of attempts.
         """
         return run_again(
             self.session,
@@ -386,9 +418,15 @@ class Table:
         )
 
     def last_batch(self, source: str) -> int | None:
-        """Return the largest committed batch number of a source (``batch`` of `transaction`); None if none is known.
+        """Return the largest committed batch number of a source; None if none is known.
 
         The table remembers the last 1,000 sources. After a restore that undoes a batch, the source's newest remaining one counts.
+
+        Args:
+            source: the first part of the ``batch`` that writes were given.
+
+        Raises:
+            InputError: it is not a text.
         """
         text(source, "batch source")
         found = self._ours().log.catch_up().batches.last(source)
@@ -399,6 +437,7 @@ class Table:
     # Each calls the method of `Transaction` with the same name and arguments in a transaction of its own, which `run`
     # retries when it loses. The input is read once, before the first attempt.
 
+    @retried(Transaction.upsert)
     def upsert(
         self,
         rows: Any,
@@ -410,19 +449,11 @@ class Table:
     ) -> WriteResult:
         """Replace the rows with the same key in the same partition; insert rows with new keys.
 
-        Args:
-            rows: as for `Transaction.upsert`, as are ``missing``, ``new_columns`` and ``zone``.
-            retries: ``attempts``, ``timeout_s``, ``isolation`` and the other bounds of `run`; ``progress``, called with a
-                `Progress` for each file written (an exception in it rolls the write back); and ``batch``: a batch that is
-                committed already writes nothing, and the result is ``repeated``.
-
-        Raises:
-            InputError: as for `Transaction.upsert`. Nothing was written.
-            StorageError: the temporary folder has no room for the rows of a reader. Nothing was written.
-            ConflictError: the last attempt's, as for `run`.
+        One transaction, which is run again when it loses to another writer.
         """
         return self._write(row_writes.upsert(self._ours(), rows, missing, new_columns, zone), retries)
 
+    @retried(Transaction.insert)
     def insert(
         self,
         rows: Any,
@@ -432,9 +463,14 @@ class Table:
         zone: str | None = None,
         **retries: Unpack[WriteOptions],
     ) -> WriteResult:
-        """Add rows in new files, without looking their keys up. See `Transaction.insert`, and `upsert` for the rest."""
+        """Add rows in new files, without looking up existing keys, as in Hudi's ``insert``.
+
+        Raises:
+            DuplicateKeyError: another writer inserted one of the keys at the same time; not run again.
+        """
         return self._write(replacing.insert(self._ours(), rows, missing, new_columns, zone), retries)
 
+    @retried(Transaction.overwrite)
     def overwrite(
         self,
         rows: Any,
@@ -445,12 +481,10 @@ class Table:
         zone: str | None = None,
         **retries: Unpack[WriteOptions],
     ) -> WriteResult:
-        """Replace all rows of partitions, those that occur in the rows or ``partitions``, by these.
-
-        See `Transaction.overwrite`, and `upsert` for the rest.
-        """
+        """Replace all rows of partitions by these rows."""
         return self._write(replacing.overwrite(self._ours(), rows, partitions, missing, new_columns, zone), retries)
 
+    @retried(Transaction.overwrite_table)
     def overwrite_table(
         self,
         rows: Any,
@@ -460,23 +494,27 @@ class Table:
         zone: str | None = None,
         **retries: Unpack[WriteOptions],
     ) -> WriteResult:
-        """Replace all rows of the table by these. See `Transaction.overwrite_table`, and `upsert` for the rest."""
+        """Replace all rows of the table by these rows."""
         return self._write(replacing.overwrite_table(self._ours(), rows, missing, new_columns, zone), retries)
 
+    @retried(Transaction.delete)
     def delete(self, keys: Any, **retries: Unpack[WriteOptions]) -> WriteResult:
-        """Delete the rows with these keys. See `Transaction.delete`, and `upsert` for the rest."""
+        """Delete the rows with these keys; keys that the table does not have are ignored."""
         return self._write(row_writes.delete(self._ours(), keys), retries)
 
+    @retried(Transaction.delete_where)
     def delete_where(
         self, where: Given, *, partition: Partition | None = None, **retries: Unpack[WriteOptions]
     ) -> WriteResult:
-        """Delete the rows for which a condition is true. See `Transaction.delete_where`, and `upsert` for the rest."""
+        """Delete the rows that meet a condition, also those that others add meanwhile."""
         return self._write(row_writes.delete_where(self._ours(), where, partition), retries)
 
+    @retried(Transaction.delete_all)
     def delete_all(self, *, partition: Partition | None = None, **retries: Unpack[WriteOptions]) -> WriteResult:
-        """Delete all rows of the table or of a partition. See `Transaction.delete_all`, and `upsert` for the rest."""
+        """Delete all rows of the table or of a partition, also those that others add meanwhile."""
         return self._write(row_writes.delete_all(partition), retries)
 
+    @retried(Transaction.update_where)
     def update_where(
         self,
         where: Given,
@@ -485,17 +523,19 @@ class Table:
         partition: Partition | None = None,
         **retries: Unpack[WriteOptions],
     ) -> WriteResult:
-        """Set values in the rows for which a condition is true. See `Transaction.update_where`, and `upsert` for the rest."""
+        """Set values in the rows that meet a condition, also in those that others add meanwhile."""
         return self._write(row_writes.update_where(self._ours(), where, set, partition), retries)
 
+    @retried(Transaction.merge)
     def merge(
         self, rows: Any, *, new_columns: str = "refuse", zone: str | None = None, **retries: Unpack[WriteOptions]
     ) -> Merge[WriteResult]:
-        """Merge rows (``s``) with the table's rows of the same key and partition (``t``), by clauses; see `Merge`.
+        """Merge rows (``s``) with the table's rows of the same key and partition (``t``), by clauses.
 
             table.merge(rows).when_matched("s.updated > t.updated", update="all").when_not_matched(insert="all").run()
 
-        Arguments as for `Transaction.merge`, and `upsert` for the rest.
+        Returns:
+            A `Merge`, to add clauses to. Its ``run`` writes, and returns a `WriteResult` as `upsert` does.
         """
         return merging(self._ours(), rows, new_columns, zone, lambda write: self._write(write, retries))
 
@@ -597,16 +637,38 @@ class Table:
     # --- columns and settings --------------------------------------------------------------------------------
 
     def add_column(self, name: str, type: pa.DataType | str) -> RunResult[None]:  # noqa: A002
-        """Add a column, null in all present rows, in one commit; see `Transaction.add_column`.
+        """Add a column, null in all present rows, in one commit.
 
-        Open writers go on, unless they change columns themselves: then one of the two retries.
+        Open writers go on, unless they change columns themselves: then one of the two runs again.
+
+        Args:
+            name: letters, digits and underscores.
+            type: of Arrow, or its name in Spark or Arrow, such as ``"bigint"``, ``"decimal(12,2)"`` or
+                ``"array<string>"``; stored
+                as the next wider one that tables have.
+
+        Returns:
+            The commit.
+
+        Raises:
+            InputError: there is a column of that name, also in other case, or no table holds such a name or type.
         """
         return self.run(lambda txn: txn.add_column(name, type), operation="insert")
 
     def widen_column(self, name: str, type: pa.DataType | str) -> RunResult[None]:  # noqa: A002
-        """Widen a column from ``int32`` to ``int64``, in one commit; see `Transaction.widen_column`.
+        """Widen a column from ``int32`` to ``int64``, in one commit, without rewriting files.
 
         Open writers go on as beside `add_column`.
+
+        Args:
+            name: the column.
+            type: ``"bigint"`` or ``pa.int64()``.
+
+        Returns:
+            The commit.
+
+        Raises:
+            InputError: there is no such column, or readers would disagree about its values.
         """
         return self.run(lambda txn: txn.widen_column(name, type), operation="insert")
 
@@ -624,10 +686,16 @@ class Table:
         return self.lock.change(url, jvm_writers_stopped=jvm_writers_stopped)
 
     def change_settings(self, **changes: Any) -> Settings:
-        """Change the table's settings, for all writers; return them.
+        """Change the table's settings, for all writers.
 
         Bucket counts and constraints are first checked against all rows. Transactions that began under other buckets or fewer
         constraints do not commit.
+
+        Args:
+            changes: new values by name, as of `Settings`.
+
+        Returns:
+            The settings now in force.
 
         Raises:
             ConfigError: unknown names or values; or the rows are not laid out in so many buckets.
@@ -847,7 +915,7 @@ class Table:
                 self._archive(Keep(above // 2, above), Reporter(), plans=_PLANS_BY_ITSELF)
 
         session.afterwards(
-            archive_old, "old commits were not archived; whoever closes the next epoch tries it again", long=True
+            archive_old, "old commits were not archived; the writer that closes the next epoch tries again", long=True
         )
 
     # --- clustering ------------------------------------------------------------------------------------------
@@ -1079,7 +1147,13 @@ class Table:
     def execute(self, instant: str, *, progress: Told | None = None, runner: Runner = one_by_one) -> Executed:
         """Execute a pending plan of any process. Several may at once: one commits, and all return its result.
 
-        ``progress`` is called with a `Progress` for each part; the plan stays if it raises. ``runner`` as for `compact`.
+        Args:
+            instant: T of the plan.
+            progress: called with a `Progress` for each part; the plan stays if it raises.
+            runner: as for `compact`.
+
+        Returns:
+            The commit of the plan, by whom, and if it was this call's (``mine``).
 
         Raises:
             InputError: there is no such plan.
@@ -1090,14 +1164,32 @@ class Table:
         return execute(session, text(instant, "instant"), Reporter(progress, "execute", "parts"), runner)
 
     def cancel_plan(self, instant: str, *, reason: str = "asked to") -> bool:
-        """End a pending plan; return False if it has committed or ended already."""
+        """End a pending plan.
+
+        Args:
+            instant: its T.
+            reason: for the log.
+
+        Returns:
+            False if it has committed or ended already.
+
+        Raises:
+            InputError: there is no such plan.
+        """
         session = self._ours()
         return cancel(session, text(instant, "instant"), reason=text(reason, "reason", empty=True))
 
     # --- savepoints ------------------------------------------------------------------------------------------
 
     def savepoint(self, instant: Time | None = None, *, comment: str = "") -> Savepoint:
-        """Keep the state of a commit (T; by default the newest) readable until the savepoint is deleted.
+        """Keep the state of a commit readable until the savepoint is deleted.
+
+        Args:
+            instant: T of the commit; by default the newest.
+            comment: stored with it.
+
+        Returns:
+            The savepoint, with its instant, comment and files.
 
         Raises:
             InputError: no such commit, it has a savepoint already, or files of its state have been cleaned away.
@@ -1112,15 +1204,28 @@ class Table:
         return savepoints(session.store, session.timeline())
 
     def delete_savepoint(self, instant: Time) -> None:
-        """Delete a savepoint, so that cleanings no longer keep its state. Raises `InputError` if there is none."""
+        """Delete a savepoint, so that cleanings no longer keep its state.
+
+        Args:
+            instant: T of its commit.
+
+        Raises:
+            InputError: there is no such savepoint.
+        """
         session = self._ours()
         delete_savepoint(session, session.time_of(instant, "instant"))
 
     def restore(self, instant: Time) -> Restored:
-        """Return the table to the state of that commit (T); all later commits are undone for good.
+        """Return the table to the state of a commit; all later commits are undone for good.
 
         Open writers lose, and their retries see the restored table. Readers of other engines that have begun may miss files;
         readers with a lease do not.
+
+        Args:
+            instant: T of the commit.
+
+        Returns:
+            The commits that were undone.
 
         Raises:
             InputError: no such commit, its state is not whole any more, or a later one has a savepoint.
@@ -1132,9 +1237,11 @@ class Table:
     # --- readers ---------------------------------------------------------------------------------------------
 
     def pinned(self, *, as_of_completion: Time | None = None) -> AbstractContextManager[PinnedView]:
-        """Return a block in which the files of one state stay: the present one, or that of a past completion time.
+        """Return a block in which the files of one state stay.
 
-        A time after the newest commit means now.
+        Args:
+            as_of_completion: the state of a past completion time; by default the present one. A time after the newest commit
+                means now.
 
         Raises:
             StorageError: the lease could not be written; readers without write access rely on the retention alone.

@@ -22,7 +22,7 @@ from ..landing import CommitValidator, Landing
 from ..staging import Staged
 from ..turns import Lookout, take_turn
 from ..workspace import Attempt, Workspace
-from ..writing import Merge, TransactionStream, merging, reading, replacing, row_writes
+from ..writing import Merge, TransactionStream, like, merging, reading, replacing, row_writes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -230,11 +230,13 @@ class Transaction:
         Raises:
             InputError: a key occurs twice and the table has no ordering field; a column is missing or unknown; a value
                 would change in the type of its column; or ``rows`` are in another form. Nothing was written.
+            ConstraintError: the rows break a unique constraint. Nothing was written.
             StorageError: the temporary folder has no room for the rows of a reader. Nothing was written.
         """
         self.require_open()
         row_writes.upsert(self.session, rows, missing, new_columns, zone).stage(self)
 
+    @like(upsert)
     def insert(
         self, rows: Any, *, missing: str = "refuse", new_columns: str = "refuse", zone: str | None = None
     ) -> None:
@@ -244,14 +246,20 @@ class Transaction:
         files anyway, this is an `upsert`.
 
         Args:
-            rows: as in `upsert`, like ``missing``, ``new_columns`` and ``zone``.
+            rows: as in `upsert`.
+            missing: as in `upsert`.
+            new_columns: as in `upsert`.
+            zone: as in `upsert`.
 
         Raises:
             InputError: as in `upsert`.
+            ConstraintError: as in `upsert`.
+            StorageError: as in `upsert`.
         """
         self.require_open()
         replacing.insert(self.session, rows, missing, new_columns, zone).stage(self)
 
+    @like(upsert)
     def overwrite(
         self,
         rows: Any,
@@ -266,32 +274,49 @@ class Transaction:
         Rows that others add to these partitions before the commit are a conflict.
 
         Args:
-            rows: as in `upsert`, like ``missing``, ``new_columns`` and ``zone``.
+            rows: as in `upsert`.
             partitions: by value (``[{"origin": "JFK"}]``) or path; those without new rows become empty. Default: the
                 partitions that occur in the rows.
+            missing: as in `upsert`.
+            new_columns: as in `upsert`.
+            zone: as in `upsert`.
 
         Raises:
-            InputError: as in `upsert`; or a row belongs to none of ``partitions``.
+            InputError: as in `upsert`. Also if a row belongs to none of ``partitions``.
+            ConstraintError: as in `upsert`.
+            StorageError: as in `upsert`.
         """
         self.require_open()
         replacing.overwrite(self.session, rows, partitions, missing, new_columns, zone).stage(self)
 
+    @like(upsert)
     def overwrite_table(
         self, rows: Any, *, missing: str = "refuse", new_columns: str = "refuse", zone: str | None = None
     ) -> None:
         """Replace all rows of the table by these rows; in a transaction begun as ``insert_overwrite_table``.
 
+        Without any rows the table becomes empty.
+
         Args:
-            rows: as in `upsert`, like ``missing``, ``new_columns`` and ``zone``; without any, the table becomes empty.
+            rows: as in `upsert`.
+            missing: as in `upsert`.
+            new_columns: as in `upsert`.
+            zone: as in `upsert`.
+
+        Raises:
+            InputError: as in `upsert`.
+            ConstraintError: as in `upsert`.
+            StorageError: as in `upsert`.
         """
         self.require_open()
         replacing.overwrite_table(self.session, rows, missing, new_columns, zone).stage(self)
 
     def update_where(self, where: Given, set: Mapping[str, Any], *, partition: Partition | None = None) -> None:  # noqa: A002
-        """Update the rows that meet a condition (as in `depends_on`), also rows that others add meanwhile.
+        """Set values in the rows that meet a condition, also in rows that others add meanwhile.
 
         Args:
-            where: the condition; evaluated again on commits of others. ``"true"`` for all rows.
+            where: SQL text such as ``"delay > 15"``, terms, or an expression of pyarrow (docs/conditions.md); evaluated again
+                on commits of others. ``"true"`` for all rows.
             set: values by column: a value of Python, or an expression over the row, `lakelatch.sql("delay + 1")` or one
                 of pyarrow; all see the row as it was before. A plain text is a value.
             partition: only in this one; by value, ``{"origin": "JFK"}``, or its path.
@@ -303,34 +328,44 @@ class Transaction:
         self.require_open()
         row_writes.update_where(self.session, where, set, partition).stage(self)
 
+    @like(upsert)
     def merge(self, rows: Any, *, new_columns: str = "refuse", zone: str | None = None) -> Merge[None]:
         """Merge rows (``s``) with existing ones of the same key and partition (``t``), by clauses; see `Merge`.
 
             txn.merge(rows).when_matched("s.updated > t.updated", update="all").when_not_matched(insert="all").run()
 
         Args:
-            rows: in any of the forms of `upsert`; columns that the table lacks may be used in conditions and values.
-            new_columns: columns that the table lacks and that no clause names, if a clause says ``"all"``: as in
-                `upsert`, like ``zone``.
+            rows: as in `upsert`. Columns that the table lacks may be used in conditions and values.
+            new_columns: for columns that the table lacks and that no clause names, if a clause says ``"all"``:
+                ``"refuse"``, or ``"add"``.
+            zone: as in `upsert`.
+
+        Raises:
+            InputError: as in `upsert`. Also if a clause does not fit the table.
         """
         self.require_open()
         return merging(self.session, rows, new_columns, zone, lambda write: write.stage(self))
 
     def delete(self, keys: Any) -> None:
-        """Delete the rows with these keys, given by the key columns, and the partition columns if they are known.
+        """Delete the rows with these keys; keys that the table does not have are ignored.
 
         Args:
-            keys: in any of the forms of `upsert`; other columns are ignored. If the record key is one column, also a
-                list or array of its values.
+            keys: the key columns, and the partition columns if they are known, in any of the forms of `upsert`; other columns
+                are ignored. If the record key is one column, also a list or array of its values. With the ordering field
+                among the columns only rows that are not newer are deleted.
+
+        Raises:
+            InputError: a key column is missing, or its values do not fit. Nothing was written.
         """
         self.require_open()
         row_writes.delete(self.session, keys).stage(self)
 
     def delete_where(self, where: Given, *, partition: Partition | None = None) -> None:
-        """Delete the rows that meet a condition (as in `depends_on`), also rows that others add meanwhile.
+        """Delete the rows that meet a condition, also rows that others add meanwhile.
 
         Args:
-            where: the condition; evaluated again on commits of others.
+            where: SQL text such as ``"delay > 15"``, terms, or an expression of pyarrow (docs/conditions.md); evaluated again
+                on commits of others.
             partition: only in this one; by value, ``{"origin": "JFK"}``, or its path.
 
         Raises:
@@ -340,7 +375,14 @@ class Transaction:
         row_writes.delete_where(self.session, where, partition).stage(self)
 
     def delete_all(self, *, partition: Partition | None = None) -> None:
-        """Delete all rows of the table or of a partition, also rows that others add meanwhile."""
+        """Delete all rows of the table or of a partition, also rows that others add meanwhile.
+
+        Args:
+            partition: only in this one; by value, ``{"origin": "JFK"}``, or its path.
+
+        Raises:
+            InputError: no such partition.
+        """
         self.require_open()
         row_writes.delete_all(partition).stage(self)
 

@@ -1,6 +1,7 @@
 """The verbs on rows inside a transaction: each stages files in the workspace and declares its reads."""
 
 from . import reading, replacing, row_writes, stream_writes
+from .documented import like, retried
 from .merge_into import Asked, Clause, Clauses, Merge, merging, stage_merge
 from .new_values import Computed, NewValues, sql
 from .row_writes import replaced
@@ -16,10 +17,12 @@ __all__ = [
     "NewValues",
     "TransactionStream",
     "Write",
+    "like",
     "merging",
     "reading",
     "replaced",
     "replacing",
+    "retried",
     "row_writes",
     "sql",
     "stage_merge",

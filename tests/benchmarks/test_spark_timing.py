@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "spark"
-# As PySpark's daemon does: whoever ignores SIGCHLD is told nothing of the time of children that end.
+# As PySpark's daemon does: anyone who ignores SIGCHLD is told nothing of the time of children that end.
 SCRIPT = """
 import os, signal, sys, time
 sys.path.insert(0, sys.argv[1])

@@ -65,7 +65,7 @@ def test_the_decision_follows_the_grid(ours):
         pending = answer(ours, theirs, landed=False, by=by)
         assert pending in (LANDS, BEATS, WAITS)
         if COMPLETED[theirs, ours] == ".":
-            assert pending == LANDS, "whoever cannot lose to ours is not in the way"
+            assert pending == LANDS, "anyone who cannot lose to ours is not in the way"
 
 
 @pytest.mark.parametrize(("ours", "theirs"), list(product(INGESTION, PLANNED)))

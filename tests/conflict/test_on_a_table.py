@@ -40,7 +40,7 @@ def doctor(txn: lakelatch.Transaction, name: str):
 
 
 def sign_off(txn: lakelatch.Transaction, name: str) -> None:
-    """Whoever sees another one on call may go."""
+    """Anyone who sees another one on call may go."""
     on_call = 0
     for each in txn.snapshot.file_slices("ward=x"):
         on_call += txn.read_slice(each)["on_call"].to_pylist().count(True)

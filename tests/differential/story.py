@@ -31,7 +31,7 @@ class Story:
     """A table, its model, and the choices of one seed.
 
     Attributes:
-        told: what was done so far, for whoever reads of a failure.
+        told: what was done so far, for anyone who reads of a failure.
     """
 
     def __init__(self, folder: Path, seed: int) -> None:

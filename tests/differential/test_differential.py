@@ -1,4 +1,4 @@
-"""Random sequences of transactions give what a dict gives, whoever reads them (`story`). `make soak` runs many more."""
+"""Random sequences of transactions give what a dict gives, no matter who reads them (`story`). `make soak` runs many more."""
 
 from __future__ import annotations
 

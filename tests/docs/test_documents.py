@@ -13,6 +13,7 @@ import pytest
 
 import lakelatch
 from lakelatch import Settings
+from scripts.words import BARS, shelves, words
 
 from ..servers.chromium import chromium
 
@@ -140,3 +141,17 @@ def test_the_site_is_searched_from_a_folder_and_asks_no_host(site: Path) -> None
     assert (site / "search/search_index.js").as_uri() in asked
     assert not [url for url in asked if not url.startswith(("file:", "data:", "about:", "blob:"))]
     assert not wrong
+
+
+def test_no_shelf_is_longer_than_its_readers_bear() -> None:
+    """Write a thing once, and link to it; ``python scripts/words.py`` counts each page."""
+    counted = {shelf: sum(words(page.read_text()) for page in pages) for shelf, pages in shelves().items()}
+    assert counted.keys() == BARS.keys()
+    assert all(5_000 < counted[shelf] <= most for shelf, most in BARS.items()), counted
+
+
+def test_code_and_generated_tables_are_no_words() -> None:
+    text = (
+        "One [link](to/a/page.md), `code`.\n```sh\nno\n```\n<!-- generated -->\n| no |\n<!-- end -->\n| two |\n::: no\n"
+    )
+    assert words(text) == 4

@@ -1,4 +1,7 @@
-"""What README and docs show is run: Python and shell blocks in order, in one folder for each document."""
+"""What README and docs show is run: Python and shell blocks in order, in one folder for each document.
+
+A `text` block right below one shows its output, which is compared.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +38,19 @@ _QUICK = "spark.driver.defaultJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerial
 FOR_SHORT_LIVES = {"PYSPARK_SUBMIT_ARGS": f"--conf {shlex.quote(_QUICK)} pyspark-shell"}
 _BLOCK = re.compile(rf"^({_COMPILED})?```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
+# A block, and the output that is shown below it.
+_SHOWN = re.compile(r"^```(?:python|sh)\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# Different in each run, with a name instead: places, file ids, instants, processes, times and sizes.
+_MASKS = [
+    (r"file://[^\s:]+", "URL"),
+    (r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-\d+\b", "FILE"),
+    (r"\b20\d{15}\b", "INSTANT"),
+    (r"\b[\w.-]+:\d+\b", "WRITER"),
+    (r"\b\d[\d.]* (?:ms|s|B|kB)\b", "SIZE"),
+    (r" +", " "),
+]
+_MARK = "\x1e"  # printed before each block
+
 _EMPTY = re.compile(r"^(\+[-+]+\+\n)\|.*\|\n\1\1", re.MULTILINE)  # as DataFrame.show() prints one
 
 
@@ -57,13 +73,26 @@ def blocks(document: Path) -> list[Block]:
     return [Block(m[2], m[3], text.count("\n", 0, m.start(3)) + 1, bool(m[1])) for m in _BLOCK.finditer(text)]
 
 
+def masked(text: str) -> str:
+    for pattern, name in _MASKS:
+        text = re.sub(pattern, name, text)
+    return "\n".join(line.rstrip() for line in text.strip().splitlines())
+
+
+def shown_outputs(document: Path) -> dict[int, str]:
+    """Return the outputs that a document shows, by the line where their block begins."""
+    text = document.read_text()
+    return {text.count("\n", 0, m.start(1)) + 1: m[2] for m in _SHOWN.finditer(text)}
+
+
 def script(document: Path, *, spark: bool) -> str:
     """The document as one program: Python blocks on their own lines, shell blocks as calls between them."""
     lines = ["import subprocess; sh = lambda line: subprocess.run(['bash', '-ec', line], check=True, timeout=200)"]
     for block in blocks(document):
         if block.compiled:
             continue
-        lines += [""] * (block.line - 1 - len(lines))  # so that a traceback names the document's line
+        lines += [""] * (block.line - 2 - len(lines))  # so that a traceback names the document's line
+        lines.append(f"print({_MARK + str(block.line) + chr(10)!r}, end='', flush=True)")
         if block.kind == "python":
             lines += block.text.splitlines() if spark or not block.spark else []
             continue
@@ -143,7 +172,17 @@ SERVED = {"zookeeper.md": on_zookeeper, "redis.md": on_redis, "dynamodb.md": on_
     ids=lambda d: d.name,
 )
 def test_examples_run(document: Path, tmp_path: Path) -> None:
-    run(script(document, spark=False), tmp_path)
+    printed = run(script(document, spark=False), tmp_path)
+    outputs = {int(line): text for line, _, text in (part.partition("\n") for part in printed.split(_MARK)[1:])}
+    for line, shown in shown_outputs(document).items():
+        assert masked(outputs[line]) == masked(shown), f"{document.name}:{line} prints\n{outputs[line]}"
+
+
+def test_outputs_are_compared_but_for_what_changes() -> None:
+    one = "20261128211849541 upsert by vm:26090: lost\n  cost  61 ms, 2.5 kB"
+    assert masked(one) == masked("20271128211849541 upsert by host-2.lan:7: lost\n  cost       9 s, 12 B\n")
+    assert masked(one) != masked(one.replace("lost", "landed"))
+    assert len(shown_outputs(ROOT / "docs/tutorial.md")) >= 6
 
 
 @pytest.mark.server

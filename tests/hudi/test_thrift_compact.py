@@ -1,4 +1,4 @@
-"""Parquet footers are read and written again to the byte, whoever wrote them."""
+"""Parquet footers are read and written again to the byte, no matter who wrote them."""
 
 import io
 import struct

@@ -79,7 +79,7 @@ def test_what_the_jvm_writes_after_our_services_is_read_and_compacted_again(libr
             assert (told.path / partition / each).exists(), "the JVM cleans, and keeps log files of our savepoint"
     with lakelatch.adopt(str(told.path)) as table:
         logs = any(each.logs for each in table.snapshot().file_slices())
-        # A clustering leaves small base files without log files, which the JVM writes anew with the rows in them; after six
+        # A clustering leaves small base files without log files, which the JVM rewrites with the rows in them; after six
         # commits it compacts, what our log compaction has merged too.
         assert logs == (kind not in ("written-clustered", "written-logs-compacted"))
         assert bool(table.compact()) == logs

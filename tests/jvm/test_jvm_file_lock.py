@@ -174,7 +174,7 @@ def test_a_renewed_hold_outlives_the_jvms_expiry_and_a_silent_one_does_not(
 def test_the_close_of_a_jvm_that_holds_nothing_is_noticed(hudi: Path, provider: Provider) -> None:
     with open_provider(f"file://{hudi}?jvm=lock") as ours:
         lease = ours.acquire(KEY, wait_s=5)
-        provider().close()  # deletes the file, whoever owns it
+        provider().close()  # deletes the file, no matter who owns it
         with pytest.raises(LockLostError, match="somebody else"):
             lease.ensure_held(fresh=True)
 

@@ -96,7 +96,7 @@ def test_time_travel_by_requested_time(library, name, story):
 def test_what_a_rebase_to_a_new_file_group_costs_who_looks_back(library):
     """Both of Hudi's readers take a file group for gone from T of the commit that replaced it, whenever that completed.
 
-    So who replays the span of the winner alone misses its rows there (whoever read on at that time has seen them, and
+    So who replays the span of the winner alone misses its rows there (anyone who read on at that time has seen them, and
     every longer span has them), and time travel to T, smaller than the winner's, shows the winner's rows of that group.
     """
     story = library.stories["rebased-v8"]

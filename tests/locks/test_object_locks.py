@@ -675,7 +675,7 @@ def test_a_turn_is_a_few_grants_and_no_more(env: FakeEnvironment, line: list[str
 def test_a_newcomer_gets_in_between_the_holds_of_a_process_that_comes_back_at_once(
     env: FakeEnvironment, hold_s: float
 ) -> None:
-    """It leaves no trace while it waits, so whoever seems alone makes a pause, long enough to be found."""
+    """It leaves no trace while it waits, so anyone who seems alone makes a pause, long enough to be found."""
     look_s, rhythm, taken_s = 0.002, Rhythm(env), 0.0
     rhythm.look_s = look_s
     pace = Pace(env, "a", rhythm, 3.0)

@@ -124,7 +124,7 @@ class FirstOfMany(_Mutant):
 
 
 class AcrossKeys(_Mutant):
-    """A running maximum that nobody begins anew for the next key."""
+    """A running maximum that nobody begins again for the next key."""
 
     said = Laws(commutative=False, associative=True, idempotent=False)
 

@@ -1,4 +1,4 @@
-"""Transactions that begin together: whoever appends a begin entry begins those who have asked for it as well.
+"""Transactions that begin together: anyone who appends a begin entry begins those who have asked for it as well.
 
 Who has lost a slot puts a *request* whose name says all of its begin entry. A leader names some of the requests behind its own
 begin. There is no lock here: everybody leads. Requests are never taken back and a leader may overlook any, so one that is lost,

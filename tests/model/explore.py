@@ -86,7 +86,7 @@ def explore(
 
     Args:
         goals: what must stay possible: in every state that is reached it is so (asked with that state twice), or some
-            way leads to a step of which it is. So nobody waits in a circle, whoever else may go on.
+            way leads to a step of which it is. So nobody waits in a circle, no matter who else may go on.
         wide: in a tenth of the memory: states are known by a 64-bit hash, and a fault comes without its trace.
     """
     assert not (wide and goals), "which need the states themselves"

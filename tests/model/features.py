@@ -118,7 +118,7 @@ FEATURES: dict[str, Feature] = {
             "to Y and back": _Lock(changers=(lock_change.Y, lock_change.X)),
             "three changes": _Lock(committers=1, changers=(lock_change.Y, lock_change.Y, lock_change.X)),
             "two leases end": _Lock(endings=2),
-            "a server begins anew, a lease ends": _Lock(forgets=1, endings=1),
+            "a server begins again, a lease ends": _Lock(forgets=1, endings=1),
             "a server loses a grant, a lease ends": _Lock(repeats=1, endings=1),
             "the new lock cannot be had": _Lock(stuck=True),
         },

@@ -1,4 +1,4 @@
-"""Group commit: whoever holds the lock appends one entry for several transactions. Designed, not built yet.
+"""Group commit: anyone who holds the lock appends one entry for several transactions. Designed, not built yet.
 
 A transaction that waits has put a *request*, its prepared commit, beside the log. A leader names some of the requests in
 its own commit entry, its own commit first. There is no lock here: everybody leads as one whose lease nobody respects.
@@ -120,7 +120,7 @@ class Bounds:
     conflicts: frozenset[tuple[int, int]] = frozenset({(0, 1), (1, 0)})
     """(later, earlier): the later one may land only if it has seen the earlier one."""
     same_batch: frozenset[int] = frozenset()
-    """These writers load the same numbered batch: it may land once, whoever has seen what."""
+    """These writers load the same numbered batch: it may land once, no matter who has seen what."""
     attempts: int = 1
     rounds: int = 1
     """Two: who lost merges once more under the same T, and deletes the files of its first round."""

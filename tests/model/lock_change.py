@@ -2,7 +2,7 @@
 
 Two lock servers, X and Y. The log is one list, an entry is decided at its slot; of it matter the lock in force, its
 generation and the last commit's token. A lease may end (its holder knows by its own clock) and a server may forget its
-grant (the holder does not know, and tokens repeat or begin anew).
+grant (the holder does not know, and tokens repeat or begin again).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NOBODY = -1
 FOREIGN = -2
 X, Y = 0, 1
 Token = tuple[int, int]
-"""A server that begins anew gives tokens of a lower first number."""
+"""A server that begins again gives tokens of a lower first number."""
 ZERO = (-9, 0)
 
 
@@ -93,11 +93,11 @@ class Bounds:
     endings: int = 0
     """Leases that end while their holder is suspended."""
     forgets: int = 0
-    """Times that a server begins anew."""
+    """Times that a server begins again."""
     repeats: int = 0
     """Times that a server loses its last grant."""
     stuck: bool = False
-    """Somebody else holds Y for ever. Whoever changes the lock gives up then; else nobody does."""
+    """Somebody else holds Y for ever. Anyone who changes the lock gives up then; else nobody does."""
 
 
 class LockChange(Bounded):
@@ -247,10 +247,10 @@ class LockChange(Bounded):
                 )
             if s.forgets:
                 freed[lock] = Server(NOBODY, (server.last[0] - 1, 0))
-                yield f"{name} begins anew", _tidy(s._replace(servers=(freed[X], freed[Y]), forgets=s.forgets - 1))
+                yield f"{name} begins again", _tidy(s._replace(servers=(freed[X], freed[Y]), forgets=s.forgets - 1))
         if s.forgets and s.servers[X].holder == NOBODY:
-            anew = Server(NOBODY, (s.servers[X].last[0] - 1, 0))
-            yield "X begins anew", _tidy(s._replace(servers=(anew, s.servers[Y]), forgets=s.forgets - 1))
+            restarted = Server(NOBODY, (s.servers[X].last[0] - 1, 0))
+            yield "X begins again", _tidy(s._replace(servers=(restarted, s.servers[Y]), forgets=s.forgets - 1))
 
     def judge(self, s: State) -> str:
         """The first promise that is broken."""

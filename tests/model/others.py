@@ -38,7 +38,7 @@ class CleanerSteps:
                     yield "finds a newer epoch", s.step(i, p._replace(view=s.newest()))
             case "end:put" | "end:doubt":
                 yield from self._append(s, i, p)
-                # Whoever was looked at in the newest epoch has begun. The entry itself may be proposed for any later slot.
+                # Anyone who was looked at in the newest epoch has begun. The entry itself may be proposed for any later slot.
                 view = s.read_on(p.view)
                 if p.at == "end:put" and view != p.view and not view.closed and p.target in view.open:
                     yield f"reads to slot {len(view)}", s.step(i, p._replace(view=view))

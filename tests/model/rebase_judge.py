@@ -1,4 +1,4 @@
-"""Rebase: what must hold in every state, for readers of all kinds and for whoever cleans up."""
+"""Rebase: what must hold in every state, for readers of all kinds and for anyone who cleans up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def judge(s: State) -> str:
     if s.acknowledged & ~landed:
         return "an acknowledged commit is not in the log"
     committed = {c.t for c in s.log}
-    # Whoever is about to look after a file; if he dies now, only a cleaning that lists every file finds it.
+    # Anyone who is about to look after a file; if he dies now, only a cleaning that lists every file finds it.
     cared = {path for p in s.writers if p.at == "look" for path in p.paths} | {s.ghost.path}
     cared |= s.cleaner[2].union(*(p.listed for p in s.writers))
     if any(path.t not in committed and path not in s.markers | cared for path in here):

@@ -65,7 +65,7 @@ class Rules:
     looked_at_slot: bool = True
     """That is looked up at the slot of the begin entry, not before."""
     heeded_at_commit: bool = True
-    """Whoever meets a reservation of one that goes first waits before its commit entry."""
+    """Anyone who meets a reservation of one that goes first waits before its commit entry."""
     waits_outside: bool = True
     """Nobody waits for a transaction with the lock in hand."""
     lock_after_wait: bool = True

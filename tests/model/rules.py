@@ -15,9 +15,9 @@ class Rules:
     begin_in_log: bool = True
     """A transaction begins with an entry, so that its T has a place in the order. [1]"""
     repick_t: bool = True
-    """T is picked anew at every slot tried. [1]"""
+    """T is picked again at every slot tried. [1]"""
     repick_c: bool = True
-    """C is picked anew at every slot tried. [9]"""
+    """C is picked again at every slot tried. [9]"""
     new_t_for_retry: bool = True
     """A transaction that lost does its work again under a new T. [2]"""
     log_before_timeline: bool = True

@@ -94,7 +94,7 @@ class State(NamedTuple):
             view = view.plus(entry)
 
     def newest(self) -> Log:
-        """The view of a reader that starts anew: the newest epoch, and what is left of the older ones."""
+        """The view of a reader that starts again: the newest epoch, and what is left of the older ones."""
         hist = self.hist
         if not self.gone and not self.strays:
             return hist

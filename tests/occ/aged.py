@@ -39,7 +39,7 @@ def data_files(folder: Path) -> set[str]:
 
 
 def finish(table: Table) -> None:
-    """Whoever comes next executes what is planned."""
+    """Anyone who comes next executes what is planned."""
     for begin in table.plans():
         table.execute(begin.instant)
 

@@ -156,7 +156,7 @@ def _table_of(rows: Rows, columns: pa.Schema | None) -> pa.Table:
 
 
 def _rewrite(txn: Transaction, keys: Iterable[str], change: Callable[[Rows, str], None]) -> None:
-    """Every file group that holds one of the keys anew, with ``change`` made for that key; a missing key is added."""
+    """Every file group that holds one of the keys again, with ``change`` made for that key; a missing key is added."""
     missing = set(keys)
     for group in txn.snapshot.file_slices():
         rows = rows_of(txn.session.read_slice(group))

@@ -293,7 +293,7 @@ def test_a_store_that_never_answers_leaves_the_outcome_open_and_deletes_nothing(
     assert told.value.instant == txn.instant
     assert told.value.landed is None
     a.store.land()
-    b.add("b")  # whoever comes next publishes it
+    b.add("b")  # anyone who comes next publishes it
     with world.fresh() as table:
         assert content(table) == BEGUN | {"a0": 1, "a1": 1, "b0": 1, "b1": 1}
         assert fate(table, txn.instant) == ["begin", "commit"]
@@ -301,7 +301,7 @@ def test_a_store_that_never_answers_leaves_the_outcome_open_and_deletes_nothing(
 
 
 def test_a_reader_needs_no_answer_to_the_opening_of_an_epoch(world):
-    """Whoever reads to a close puts the opening after it, which everybody would put alike."""
+    """Anyone who reads to a close puts the opening after it, which everybody would put alike."""
     a, b = world.writer("A"), world.writer("B", host="host-b")
     a.add("a")
     b.store.add(Late(On("put_if_absent", "/log/"), forever=True))

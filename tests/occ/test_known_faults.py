@@ -856,6 +856,6 @@ def test_fault_21_a_lost_batch_is_computed_anew(prove):
 
         a.table.run(work)
         assert world.content() == BEGUN | {"a0": 5, "a1": 7}
-        assert len(runs) == 1, "all of it was computed anew"
+        assert len(runs) == 1, "all of it was computed again"
 
-    prove(check, again=(nothing_is_merged_again(), "all of it was computed anew"))
+    prove(check, again=(nothing_is_merged_again(), "all of it was computed again"))

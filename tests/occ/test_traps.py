@@ -383,7 +383,7 @@ def test_trap_11_does_harm_on_a_young_table_without_a_floor(make_world, breaks):
 
 
 def test_trap_11_a_founder_who_died_before_the_floor_is_made_up_for(make_world):
-    """Guards: no transaction begins on a table without a floor, whoever was to lay it."""
+    """Guards: no transaction begins on a table without a floor, no matter who was to lay it."""
     with answering(sys.modules["lakelatch.occ.table.create"], "lay_floor"):
         world = make_world(empty=True)
     with world.fresh() as table:
@@ -577,7 +577,7 @@ def test_trap_14_does_harm_when_every_attempt_is_the_youngest(world):
     timer = a.env.every(5, lambda: (timer.cancel(), of_b.commit()), name="B lands")
     of_a = a.table.transaction(reserve=["part=a"])
     assert of_b.result is not None
-    assert of_a.begin_slot > of_b.result.slot, "whoever comes back first overtakes the one that has lost first"
+    assert of_a.begin_slot > of_b.result.slot, "anyone who comes back first overtakes the one that has lost first"
 
 
 # --- 15 -------------------------------------------------------------------------------------------------------
@@ -761,7 +761,7 @@ def test_trap_18_who_has_not_read_what_landed_meanwhile_does_not_land(make_world
     x.table.session.log.close_epoch()
     x.add("b")
     delete_epochs_before_the_newest(world)
-    with pytest.raises(lakelatch.RolledBackError, match="the commit log was made anew while"):
+    with pytest.raises(lakelatch.RolledBackError, match="the commit log was made again while"):
         txn.commit()
     assert world.content() == {"a0": 10, "a1": 10, "b0": 1, "b1": 1}, "W has written over what it never saw"
 

@@ -1,7 +1,7 @@
 """Each extra as a user installs it: a fresh environment with the wheel and that extra alone runs its part of the documents.
 
 At the lowest versions that pyproject.toml allows and at the newest ones, on every Python that is found. A lower bound that
-nobody ran is a guess; whoever changes one runs this:
+nobody ran is a guess; anyone who changes one runs this:
 
     make extras [ARGS="--extra redis --python 3.12 --versions lowest"]
 

@@ -165,7 +165,7 @@ def count(folder: str, go: str, times: int) -> int:
 
 
 def count_watched(folder: str, go: str, times: int, inside: str) -> int:
-    """The same; whoever may append its commit creates a file, and removes it before it gives the lock back."""
+    """The same; anyone who may append its commit creates a file, and removes it before it gives the lock back."""
     landing: list[bool] = []
     token_at, release = TableLease.token_at, TableLease.release
 

@@ -92,7 +92,7 @@ def test_a_cleaner_killed_at_every_call(forge, folder):
 
 
 def test_a_founder_killed_at_every_call(forge, folder):
-    """A table is there or it is not, and whoever comes next finishes it."""
+    """A table is there or it is not, and anyone who comes next finishes it."""
     there, absent = 0, 0
     for turn, (number, after) in enumerate(moments(forge, "create", folder / "dry")):
         table = folder / f"table {turn}"

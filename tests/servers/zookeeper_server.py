@@ -124,7 +124,7 @@ class Node:
             self.kill()
 
     def wipe(self) -> None:
-        """Forget everything, as a server that was built anew."""
+        """Forget everything, as a server that was built again."""
         shutil.rmtree(self.folder / "data")
 
 
@@ -223,7 +223,7 @@ class Ensemble:
             lines = []
             for j, ports in enumerate(peers):
                 if i != j:
-                    # An answered election connection may be made anew without the relay; the one to the leader, over
+                    # An answered election connection may be made again without the relay; the one to the leader, over
                     # which all data goes, never is.
                     self._links[i, j] = [self._relay(port) for port in ports]
                     ports = tuple(link.port for link in self._links[i, j])
@@ -279,7 +279,7 @@ class Ensemble:
     def mend(self) -> None:
         """All servers run and serve, and every line is whole.
 
-        Seldom an election leaves one hanging for minutes, alive and at no service; that one is started anew.
+        Seldom an election leaves one hanging for minutes, alive and at no service; that one is started again.
         """
         self.heal()
         for node in self.nodes:
@@ -290,7 +290,7 @@ class Ensemble:
             node.wait_ready()
 
     def unhang(self, nodes: Iterable[Node]) -> None:
-        """Start anew those of them that do not serve within the time that any election takes."""
+        """Start again those of them that do not serve within the time that any election takes."""
         for node in nodes:
             if not node.serves(HANGS_S):
                 node.kill()

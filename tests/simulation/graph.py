@@ -1,6 +1,6 @@
 """Judges a history by what transactions read, and by nothing else: dependencies, and cycles among them.
 
-Whoever reads a list that ends with T2's name after T1's knows that T1 wrote before T2. So
+Anyone who reads a list that ends with T2's name after T1's knows that T1 wrote before T2. So
 
     ww  T1 -> T2   T2 appended right after T1
     wr  T1 -> T2   T2 read a list that ends with T1

@@ -70,7 +70,7 @@ def an_epoch_does_not_say_who_had_asked() -> Patches:
 
 @mutant(lambda shape: replace(_far(shape), faults={}))
 def the_own_begin_does_not_name_its_request() -> Patches:
-    """Who has begun by its own entry is begun once more by whoever finds its request."""
+    """Who has begun by its own entry is begun once more by anyone who finds its request."""
 
     def make(real: Any) -> Any:
         def with_others(self: Any, state: LogState, mine: Begin) -> Any:
@@ -112,7 +112,7 @@ def settings_may_change_behind_a_request() -> Patches:
 
 @mutant(lambda shape: replace(_far(shape), reserve=0.4))
 def a_leader_does_not_heed_reservations_for_others() -> Patches:
-    """It begins whoever asks while somebody has reserved something."""
+    """It begins anyone who asks while somebody has reserved something."""
     return [_takes(open=True)]
 
 

@@ -63,7 +63,7 @@ def an_ended_transaction_still_counts() -> Patches:
 
 @mutant()
 def candidates_are_not_compared() -> Patches:
-    """Whoever has the lock commits."""
+    """Anyone who has the lock commits."""
     return [mock.patch.object(judge, "resolve", return_value=Verdict(None))]
 
 

@@ -28,7 +28,7 @@ def _seen(self: Any, path: str) -> Put:
 
 @mutant(_unflushed("put commit"))
 def a_commit_entry_that_can_be_read_is_taken_for_flushed() -> Patches:
-    """Whoever finds its own bytes after a failed flush has landed (trap 21). This was so until somebody cut the power."""
+    """Anyone who finds its own bytes after a failed flush has landed (trap 21). This was so until somebody cut the power."""
     return [method(SimStore, "secure", lambda _: _seen)]
 
 
@@ -103,7 +103,7 @@ def what_is_older_than_the_timeline_counts() -> Patches:
 
 @mutant(_late_files)
 def what_an_archival_finds_has_landed() -> Patches:
-    """An archival notes all files that there are, whoever wrote them."""
+    """An archival notes all files that there are, no matter who wrote them."""
 
     def following(real: Any) -> Any:
         return lambda last, before, landed, files: real(last, before, {*landed, *(f.instant for f in files)}, files)

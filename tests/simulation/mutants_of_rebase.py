@@ -76,7 +76,7 @@ def new_keys_of_a_round_are_compared_from_its_slot() -> Patches:
 
 @mutant(lambda shape: replace(_rows(shape), lock=LOCKS[0], reserve=0.5, faults={}, crashes=0, skew_s=0.0, drift=0.0))
 def who_waits_keeps_the_lock() -> Patches:
-    """Whoever waits for another one to end has the lock in hand, which that one needs to end."""
+    """Anyone who waits for another one to end has the lock in hand, which that one needs to end."""
 
     def make(real: Any) -> Any:
         def until(self: Any, *args: Any, **words: Any) -> bool:
@@ -97,5 +97,5 @@ def who_waits_keeps_the_lock() -> Patches:
     )
 )
 def a_late_attempt_trusts_its_marker() -> Patches:
-    """Whoever finds its marker gone deletes its file, which another attempt of the task may have reported."""
+    """Anyone who finds its marker gone deletes its file, which another attempt of the task may have reported."""
     return [mock.patch.object(files, "is_no_part", return_value=True)]

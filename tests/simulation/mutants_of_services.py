@@ -78,7 +78,7 @@ def readers_leases_are_not_looked_at() -> Patches:
 
 @mutant(_kept)
 def a_plan_is_executed_twice() -> Patches:
-    """Whoever finishes an execution lands, whether or not the plan is still open."""
+    """Anyone who finishes an execution lands, whether or not the plan is still open."""
 
     def apply(real: Any) -> Any:
         def apply(self: LogState, entry: Any) -> None:

@@ -54,7 +54,7 @@ def an_unknown_transaction_is_swept() -> Patches:
 
 @mutant()
 def silence_by_the_wall_clock() -> Patches:
-    """A heartbeat is old when its modification time is, by the clock of whoever looks (trap 13)."""
+    """A heartbeat is old when its modification time is, by the clock of anyone who looks (trap 13)."""
 
     def is_dead(self: Any, begin: Begin, *, timeout_s: float, every_s: float = 0.0) -> bool:
         found = self._store.head(heartbeat_path(begin.instant))
@@ -65,7 +65,7 @@ def silence_by_the_wall_clock() -> Patches:
 
 @mutant()
 def a_beat_brings_the_heartbeat_back() -> Patches:
-    """A beat writes the file anew when somebody has removed it, so it is no stop sign any more."""
+    """A beat writes the file again when somebody has removed it, so it is no stop sign any more."""
 
     def beat(self: Any) -> None:
         for instant in list(self._tags):

@@ -64,7 +64,7 @@ class Scheduler:
         self.tasks: list[Task] = []
         self.current: Task | None = None
         self.trace: list[tuple[float, str, str]] | None = None  # when, which process, what
-        self.violation: BaseException | None = None  # set by whoever sees one where an exception would be caught
+        self.violation: BaseException | None = None  # set by anyone who sees one where an exception would be caught
         self._steps_max = steps_max
         self._due: list[tuple[float, int, int, Task | Callable[[], None]]] = []
         self._number = 0

@@ -59,7 +59,7 @@ def test_a_handle_publishes_what_it_reads_while_it_looks_for_strangers(tmp_path:
 
 
 def test_a_view_that_could_not_be_read_anew_is_not_taken_for_the_newest(tmp_path: Path):
-    """A's handle has a view, and the log was made anew below it, so that it has to list the data files again. The store
+    """A's handle has a view, and the log was made again below it, so that it has to list the data files again. The store
     does not answer that. When A tries again, its view of long ago must not count as followed: B has written since, and A
     would overwrite that. Soak, seed 30250528, once in 250,000 schedules.
     """

@@ -183,7 +183,7 @@ def test_a_snapshot_that_a_restore_takes_apart_is_a_conflict(world: World):
 def test_a_plan_that_a_restore_takes_apart_is_made_again(world: World):
     """The same below somebody who plans a service. Seed 130083110."""
     a, b = world.writer("A"), world.writer("B")
-    with a.table.transaction("insert_overwrite") as txn:  # whoever plans reads what was replaced
+    with a.table.transaction("insert_overwrite") as txn:  # anyone who plans reads what was replaced
         overwrite(txn, "b", "b9")
     path = a.table.timeline().path(a.table.timeline().commits[-1])
     a.store.add(Pause(On("get", path), call=lambda: b.table.restore(first_of(b))))
@@ -361,7 +361,7 @@ def test_an_execution_whose_plan_another_one_has_landed_two_epochs_ago_is_told_s
 
 
 def test_a_plan_that_has_landed_two_epochs_ago_is_not_cancelled(pruned: World):
-    """Nothing was harmed, but whoever wanted to cancel it was told that it is."""
+    """Nothing was harmed, but anyone who wanted to cancel it was told that it is."""
     a, planned, told = landed_two_epochs_ago(pruned)
     assert not a.table.cancel_plan(planned)
     assert told[0].mine

@@ -1,4 +1,4 @@
-"""The Spark session of the tests: a process has one, and whoever asks first makes it."""
+"""The Spark session of the tests: a process has one, and anyone who asks first makes it."""
 
 from __future__ import annotations
 

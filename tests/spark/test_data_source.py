@@ -171,7 +171,7 @@ def test_what_it_cannot_do_is_refused_in_a_sentence(
 
 
 class Query:
-    """A streaming query on a table, started anew from its checkpoint as often as one likes."""
+    """A streaming query on a table, started again from its checkpoint as often as one likes."""
 
     def __init__(self, spark: Any, url: str, checkpoint: Path, **options: str) -> None:
         self.spark, self.url, self.checkpoint, self.options = spark, url, checkpoint, options

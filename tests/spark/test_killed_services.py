@@ -104,7 +104,7 @@ def test_services_of_a_killed_driver_are_ended_or_finished_while_its_tasks_go_on
             flag(f"{service}-on").touch()
             until(flag(f"{service}-gone").exists, f"the task of {service} did not go on", PATIENCE_S)
             sound(table, rows)
-            # A clean is decided when it is planned; the others are done anew.
+            # A clean is decided when it is planned; the others are done again.
             files = data_files(tmp_path / service)
             if service == "clean":
                 assert len(files) == len(CITIES)

@@ -89,7 +89,7 @@ CONDITIONS: list[tuple[Any, str, bool]] = [
 
 @pytest.mark.parametrize("escaped", ["false", "true"])
 def test_a_filter_on_partitions_means_what_it_means_on_rows(make: Callable[..., Any], spark: Any, escaped: str) -> None:
-    """Empty texts and nulls share a folder; literals are not spelled anew; what may change is not asked beforehand."""
+    """Empty texts and nulls share a folder; literals are not spelled again; what may change is not asked beforehand."""
     table = placed(make, spark)
     spark.createDataFrame([("x",)], "c string").createOrReplaceTempView("wanted")
     spark.conf.set("spark.sql.parser.escapedStringLiterals", escaped)

@@ -10,7 +10,7 @@ from lakelatch.testing.faults import FaultStore, On, Pause
 
 
 def test_who_is_overtaken_by_another_one_tries_again(tmp_path):
-    """Two find the object there and write it anew at once; the later one took the other's for a loss."""
+    """Two find the object there and write it again at once; the later one took the other's for a loss."""
     store = LocalStore(str(tmp_path))
     store.put_if_absent("a", b"x")
     with ThreadPoolExecutor(8) as pool:

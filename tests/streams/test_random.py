@@ -176,7 +176,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(second=st.booleans())
     def compact(self, *, second: bool) -> None:
-        """Whoever is open meanwhile lands on the new base files."""
+        """Anyone who is open meanwhile lands on the new base files."""
         (self.other if second else self.table).compact()
 
     @rule(data=st.data())

@@ -26,7 +26,7 @@ PAUSE_S = 0.005
 def _table(url: str) -> tuple[Any, str]:
     parts = urlsplit(url)
     endpoint = parse_qs(parts.query).get("endpoint", [None])[0]
-    agent = botocore.session.Session().user_agent()  # else composed anew for each request, twice
+    agent = botocore.session.Session().user_agent()  # else composed again for each request, twice
     quick = Config(parameter_validation=False, user_agent=agent)
     return boto3.client("dynamodb", region_name=parts.netloc, endpoint_url=endpoint, config=quick), parts.path.strip(
         "/"

@@ -1,7 +1,7 @@
-"""What a lock in a folder costs at least, and what others take for it.
+"""Measure the least cost of a lock in a folder, and that of other libraries.
 
 The floor is one open-file-description lock in the kernel: no lease, no token, nothing to read for others, and nothing
-that reaches a second host. Whoever needs those pays for them; the ratio says how much.
+that reaches a second host. Anyone who needs those pays for them; the ratio says how much.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ ENDPOINTS = (
         lambda table, q: table.why(q["instant"]), holds=("instant", "outcome", "winner", "rule", "overlap", "ways"),
     ),
     Endpoint(
-        "/markers/{instant}", "The data files that a transaction has announced, whoever took its markers",
+        "/markers/{instant}", "The data files that a transaction has announced, no matter who took its markers",
         lambda table, q: table.markers(q["instant"], limit=q["limit"]), (_LIMIT,), holds=("markers", "total"),
     ),
 )  # fmt: skip

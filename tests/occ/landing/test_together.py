@@ -410,7 +410,7 @@ def test_one_that_overlaps_with_the_leader_is_left_out_and_merges_again(world):
     other = b.table.transaction("upsert")
     other.upsert(rows("a", {"a1": 1000}))
     leads(b, other)
-    assert together_in(world) == [], "whoever has to merge again sees to it"
+    assert together_in(world) == [], "anyone who has to merge again sees to it"
     assert merges.commit() is not None
     assert world.content()["a0"] == 7
     assert world.content()["a1"] == 1000

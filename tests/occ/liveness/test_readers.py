@@ -116,7 +116,7 @@ def test_a_dead_reader_is_found_and_a_silent_one_only_after_the_timeout(old):
     assert len(leases(old)) == 1, "the process of the other one has certainly ended"
     pinned = len(data_files(old.folder))
     assert pinned < before
-    # Nobody beats for it any more; whoever waits sees that.
+    # Nobody beats for it any more; anyone who waits sees that.
     b.table.clean(retain_commits=1, wait=True)
     assert not leases(old)
     assert len(data_files(old.folder)) == pinned - 1

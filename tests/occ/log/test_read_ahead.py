@@ -229,7 +229,7 @@ def test_an_error_comes_in_its_turn_and_is_not_lost(seed: int):
 
 
 def test_an_error_behind_a_free_slot_says_nothing():
-    """Slot 3 is free. The answer for slot 4 never came; whoever asks again gets it."""
+    """Slot 3 is free. The answer for slot 4 never came; anyone who asks again gets it."""
     luck = random.Random(1)
     store = Growing(luck, 3, pace=0.0)
     while store.coming:
@@ -331,7 +331,7 @@ def sleep_beside_a_zombie(world) -> tuple[Writer, str, int]:
 @pytest.mark.usefixtures("all_far")
 @pytest.mark.parametrize("answer", ["nothing", "an error", "an entry"])
 def test_nothing_is_published_or_concluded_in_a_log_that_was_replaced(make_world, answer: str):
-    """Guards: whoever reads to a free slot looks up the newest epoch before it tells, or publishes, what it has read."""
+    """Guards: anyone who reads to a free slot looks up the newest epoch before it tells, or publishes, what it has read."""
     world = make_world(lock="none://")
     w, zombie, slot = sleep_beside_a_zombie(world)
     states: list[tuple[str | None, int]] = []

@@ -1,4 +1,4 @@
-"""New keys and unique constraints: of two rows that may not both stand, one lands, whoever writes them and when."""
+"""New keys and unique constraints: of two rows that may not both stand, one lands, no matter who writes them and when."""
 
 from __future__ import annotations
 

@@ -474,7 +474,7 @@ def test_upserts_of_different_buckets_do_not_meet_under_any_isolation(make_world
 
 @pytest.mark.parametrize("dies", ["asked", "announced", "merged", "landed"])
 def test_a_writer_that_dies_in_a_round_leaves_nothing(world, dies):
-    """The pending instant has changed its action by then: whoever sweeps knows both."""
+    """The pending instant has changed its action by then: anyone who sweeps knows both."""
     a, b = world.writer("a"), world.writer("b")
     ours = begin(a, a0=5)
     begin(b, a1=7).commit()

@@ -345,7 +345,7 @@ def test_trap_4_does_harm_where_nobody_looks(old):
     assert old.content() == wanted, "our own readers know the history"
     (finding,) = (f for f in check(b.table.store).findings if f.kind.startswith("archived"))
     assert finding.kind == "archived-late"
-    with old.fresh() as table:  # whoever comes next
+    with old.fresh() as table:  # anyone who comes next
         with table.transaction() as txn:
             add(txn, "a")
         assert independent_content(old.folder) == content(table) == wanted | {"a0": 6, "a1": 6}

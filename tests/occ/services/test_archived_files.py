@@ -213,7 +213,7 @@ def test_bytes_that_are_not_understood_hide_no_row(old, body):
     assert content(old) == AGED
     a.add("a")
     a.table.archive(**ALL)
-    assert path.read_bytes() not in (body, good), "the next archival writes it anew"
+    assert path.read_bytes() not in (body, good), "the next archival writes it again"
     assert content(old) == AGED | {"a0": 5, "a1": 5}
 
 

@@ -1,4 +1,4 @@
-"""Compaction of merge-on-read tables: no row is lost, whoever dies, executes beside us, or writes log files meanwhile."""
+"""Compaction of merge-on-read tables: no row is lost, no matter who dies, executes beside us, or writes log files meanwhile."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_rows_are_laid_out_over_several_files_and_nothing_else_changes(table, la
     assert table.cluster(sort_by=["x", "name"], layout=layout, **SIZES) is None, "all is laid out so"
     table.upsert(table.read(where="x = 500").to_arrow())
     again = table.cluster(sort_by=["x", "name"], layout=layout, **SIZES)
-    assert again, "what was written anew since is not"
+    assert again, "what was written again since is not"
     assert again.files < len(files), "and the other files are left alone"
     assert repr(rows_of(table)) == before
 

@@ -68,7 +68,7 @@ def test_log_files_are_compacted(tmp_path: Path) -> None:
 
 
 def test_small_log_files_of_a_large_base_file_are_merged_into_one_another(tmp_path: Path) -> None:
-    """A compaction would write the base file anew for little; but in the end one comes, so that an archival can go on."""
+    """A compaction would write the base file again for little; but in the end one comes, so that an archival can go on."""
     with lakelatch.create(str(tmp_path / "t"), record_key="id", schema=SCHEMA, type="merge_on_read") as table:
         many = random.Random(1)  # whose values nothing compresses
         table.upsert(

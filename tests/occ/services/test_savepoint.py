@@ -88,7 +88,7 @@ def test_a_pending_clean_is_executed_before_a_savepoint_of_what_it_takes(old):
 
 
 def test_a_clean_that_is_decided_while_a_savepoint_is_made_wins(old):
-    """Whoever comes second in the log finds the other: never a savepoint of files that are gone."""
+    """Anyone who comes second in the log finds the other: never a savepoint of files that are gone."""
     target = commits_of(old)[1]
     for number in range(1, 60):
         folder = old.folder.parent / f"world-{number}"

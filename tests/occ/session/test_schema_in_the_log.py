@@ -1,4 +1,4 @@
-"""Whoever only adds learns the table's schema from the log, and lists no data file for it."""
+"""Anyone who only adds learns the table's schema from the log, and lists no data file for it."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def test_of_an_object_that_is_torn_or_of_others_nothing_is_taken(folder: Path, d
     with lakelatch.open(str(folder)) as table:
         changed = {"k07a": 1, "k07z": 2, "k00a": 2}
         assert content(table) == {f"k{n:02}{c}": 0 for n in range(FILES) for c in "az"} | changed
-    assert len(decode_ranges(P, kept(folder).read_bytes())) == FILES, "it was written anew"
+    assert len(decode_ranges(P, kept(folder).read_bytes())) == FILES, "it was written again"
 
 
 @pytest.mark.parametrize("op", ["get", "put"])

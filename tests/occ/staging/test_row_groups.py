@@ -496,7 +496,7 @@ def calls_of_a_change(folder: Path) -> list[Call]:
 
 def go_on(group: Group) -> None:
     """What is there is whole, and the same change lands."""
-    for path in group.folder.glob("*.parquet"):  # under its final name a file is whole, whoever was told of it
+    for path in group.folder.glob("*.parquet"):  # under its final name a file is whole, no matter who was told of it
         assert pq.read_table(path, partitioning=None).num_rows in (100, 101)
     group.store = LocalStore(str(group.folder))
     group.check()
@@ -610,12 +610,12 @@ def test_of_a_row_group_that_changes_the_old_columns_and_the_new_ones_are_not_in
     with OldFile(FileSpec(group.store, "20260102", wide, group.config), group.slice.path) as file:
         size, held, before = file.rows(0).nbytes, list[int](), pa.total_allocated_bytes()
 
-        def anew(some: pa.Table) -> pa.Table:
+        def again(some: pa.Table) -> pa.Table:
             changed = some.take(pa.array(range(some.num_rows - 1, -1, -1)))
             held.append(pa.total_allocated_bytes() - before)
             return changed
 
-        rows = file.rows(0, change=anew)
+        rows = file.rows(0, change=again)
         assert rows["id"].to_pylist() == ids[::-1]
         assert rows["c7"].to_pylist() == bodies["c7"][::-1]
         assert max(held) < 1.5 * size, (held, size)

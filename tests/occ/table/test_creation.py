@@ -1,4 +1,4 @@
-"""A table is made in one step for everybody who looks, whoever dies, stalls or races at it."""
+"""A table is made in one step for everybody who looks, no matter who dies, stalls or races at it."""
 
 from __future__ import annotations
 

@@ -301,7 +301,7 @@ TXN_CALLS = {
     "size_of": None,
     "stream": ("x",),
     "touched": None,  # what `run` asks of one that has lost
-    "announced": None,  # what is asked of it while it is begun anew, by the room below
+    "announced": None,  # what is asked of it while it is begun again, by the room below
     "begin_anew": None,
     "require_open": (),
 }

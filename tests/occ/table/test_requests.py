@@ -112,7 +112,7 @@ def test_a_commit_on_a_far_store_asks_what_the_document_tells_and_waits_for_eigh
 
 
 class Still(type(SYSTEM)):  # type: ignore[misc]
-    """Nothing becomes due: what is done once a second, whoever commits, is no request of a commit."""
+    """Nothing becomes due: what is done once a second, no matter who commits, is no request of a commit."""
 
     def monotonic(self) -> float:
         return 1000.0

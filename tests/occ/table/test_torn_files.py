@@ -1,4 +1,4 @@
-"""A base file that is torn is told by its name, by whoever needs it, and nothing lands."""
+"""A base file that is torn is told by its name, by anyone who needs it, and nothing lands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch of a source lands once, whoever sends it how often, whatever fails on the way (docs/exactly-once.md)."""
+"""A batch of a source lands once, no matter who sends it how often, whatever fails on the way (docs/exactly-once.md)."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_a_service_whose_block_fails_has_not_landed(old):
 
 
 def test_an_execution_whose_block_fails_leaves_the_plan_to_others(old):
-    old.writer("first").table.close()  # it would draw the file ids of whoever aged the table once more
+    old.writer("first").table.close()  # it would draw the file ids of anyone who aged the table once more
     a, b = old.writer("A"), old.writer("B", host="host-b")
     before, planned = content(a.table), a.table.plan_clustering(**SMALL)
     begin = a.table.session.log.catch_up().open[planned]

@@ -105,7 +105,7 @@ def in_turn(models, folder, kind: str, *acts: Callable[[World], object]) -> dict
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_runs_again_wherever_it_was_suspended(models, tmp_path, verb, kind):
-    """It lands before the others or after them, and whoever is told of the end of a delete finds no such row."""
+    """It lands before the others or after them, and anyone who is told of the end of a delete finds no such row."""
     calls = calls_of(models, kind, tmp_path / "calls", lambda writer: VERBS[verb](writer.table))
     first = in_turn(models, tmp_path / "first", kind, ours(verb), lambda world: others(world, kind))
     last = in_turn(models, tmp_path / "last", kind, lambda world: others(world, kind), ours(verb))

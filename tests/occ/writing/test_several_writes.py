@@ -320,7 +320,7 @@ def test_a_row_that_an_earlier_write_changed_is_a_conflict_as_any(world, theirs)
 
 
 def test_a_new_key_of_an_earlier_write_is_known_to_the_commit(world):
-    """It is in a file that the second write has made anew, in which it is no new key."""
+    """It is in a file that the second write has made again, in which it is no new key."""
     a, b = world.writer("a"), world.writer("b")
     ours, winner = a.table.transaction(), b.table.transaction("insert")
     ours.upsert(rows("a", {"n": 5}))

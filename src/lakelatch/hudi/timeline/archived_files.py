@@ -81,7 +81,7 @@ class ArchivedFiles:
         if note is None:
             _log.warning(
                 "%s: %s is not understood, so all files that are older than the timeline count; the next archival writes it "
-                "anew",
+                "again",
                 self._store.url,
                 NOTED,
             )

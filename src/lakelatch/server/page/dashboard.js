@@ -482,7 +482,7 @@
   function showLegend() {
     const shape = (outcome) => draw("svg", { viewBox: "0 0 30 14", "aria-hidden": "true" }, draw("rect", { class: "body " + kind(outcome), x: 1, y: 2, width: 21, height: 10, rx: 2 }), glyph(outcome, 23, 7, 4));
     const line = (made) => draw("svg", { viewBox: "0 0 30 14", "aria-hidden": "true" }, made);
-    const items = [["open", "working"], ["landed", "landed"], ["merged", "merged again, landed"], ["lost", "lost"], ["waited", "gave way, begins anew"], ["aborted", "aborted, rolled back, taken back"]].map(([o, text]) => el("li", {}, shape(o), text));
+    const items = [["open", "working"], ["landed", "landed"], ["merged", "merged again, landed"], ["lost", "lost"], ["waited", "yielded, retrying"], ["aborted", "aborted, rolled back, taken back"]].map(([o, text]) => el("li", {}, shape(o), text));
     fill($("legend"), items,
       el("li", {}, line(draw("line", { class: "wait", x1: 2, x2: 28, y1: 7, y2: 7 })), "waiting for the next attempt"),
       el("li", {}, line(draw("rect", { class: "hold", x: 2, y: 6, width: 26, height: 3 })), "holding the lock"),
