@@ -24,7 +24,7 @@ SILENT_S = 120.0  # after which Hudi's writers take each other for failed, by de
 
 
 class NeighboursAtWork:
-    """What the pending instants of other engines tell to one handle. ``folder`` is the timeline's."""
+    """One handle's view of the pending instants of other engines. ``folder`` is the timeline's."""
 
     def __init__(self, store: Store, env: Environment, folder: str) -> None:
         self._store, self._env, self._folder = store, env, folder
