@@ -1,4 +1,7 @@
-"""Draw how two writers meet in the commit log, for README and tutorial: `python scripts/two_writers.py FILE.svg`."""
+"""Draw how two writers meet in the commit log, for README and tutorial: `python scripts/two_writers.py FILE.svg`.
+
+Narrow enough to be read on a telephone, and dark where its reader's screen is.
+"""
 
 from __future__ import annotations
 
@@ -6,78 +9,86 @@ import sys
 from html import escape
 from pathlib import Path
 
-# Time goes from left to right. Top and height of each row.
-FIRST, LOG, SECOND = (16, 104), (168, 38), (254, 80)
-WIDTH, HEIGHT, LEFT = 1040, 350, 122
+# Time goes from top to bottom. Left edge and width of each column.
+FIRST, LOG, SECOND = (8, 152), (182, 96), (300, 152)
+WIDTH, HEIGHT, FONT = 460, 530, 15
 LANES = {FIRST: "Writer A", LOG: "Commit log", SECOND: "Writer B"}
-INK, PALE, LINE = "#1f2937", "#ffffff", "#64748b"
-BLUE, AMBER, GREEN, RED, GREY = "#dbeafe", "#fef3c7", "#dcfce7", "#fee2e2", "#f1f5f9"
+LIGHT = {
+    "page": "#ffffff", "ink": "#1f2937", "line": "#64748b",
+    "a": "#dbeafe", "b": "#fef3c7", "good": "#dcfce7", "bad": "#fee2e2", "log": "#f1f5f9",
+}  # fmt: skip
+DARK = {
+    "page": "#161b22", "ink": "#e6edf3", "line": "#94a3b8",
+    "a": "#1e3a5f", "b": "#57430f", "good": "#14532d", "bad": "#6b2020", "log": "#30363d",
+}  # fmt: skip
 
 
-def text(x: float, y: float, words: str, *, bold: bool = False, middle: bool = True) -> str:
+def colours(named: dict[str, str]) -> str:
+    filled = "".join(f".{name}{{fill:{colour}}}" for name, colour in named.items() if name not in ("ink", "line"))
+    return f"text{{fill:{named['ink']}}}.arrow{{stroke:{named['line']}}}.tip{{fill:{named['line']}}}{filled}"
+
+
+def text(x: float, y: float, words: str, *, bold: bool = False) -> str:
     weight = ' font-weight="bold"' if bold else ""
-    anchor = ' text-anchor="middle"' if middle else ""
-    return f'<text x="{x:g}" y="{y:g}"{weight}{anchor}>{escape(words)}</text>'
+    return f'<text x="{x:g}" y="{y:g}"{weight} text-anchor="middle">{escape(words)}</text>'
 
 
-def box(row: tuple[int, int], x: float, width: float, colour: str, *lines: str) -> str:
-    """A box with its lines of text, the first one bold."""
-    y, height = row
-    shape = f'<rect x="{x:g}" y="{y}" width="{width:g}" height="{height}" rx="7" fill="{colour}"/>'
+def box(column: tuple[int, int], y: float, height: float, kind: str, *lines: str) -> str:
+    """Return a box with its lines of text, the first one bold."""
+    x, width = column
+    shape = f'<rect class="{kind}" x="{x}" y="{y:g}" width="{width}" height="{height:g}" rx="7"/>'
     top = y + height / 2 - 10 * (len(lines) - 1) + 5
     return shape + "".join(text(x + width / 2, top + 20 * n, line, bold=not n) for n, line in enumerate(lines))
 
 
-def arrow(x: float, y: float, to_y: float) -> str:
-    return f'<path d="M{x:g} {y:g} V{to_y:g}" marker-end="url(#tip)"/>'
+def arrow(path: str) -> str:
+    return f'<path class="arrow" d="{path}" marker-end="url(#tip)"/>'
 
 
 def picture() -> str:
-    down, up = (sum(FIRST), LOG[0] - 3), (SECOND[0], sum(LOG) + 3)
-    merged, again = (FIRST[0], 48), (FIRST[0] + 56, 48)
-    middle = FIRST[0] + FIRST[1] / 2
+    # The edges between which arrows go, and the middle of A.
+    a, log, to_log, b, middle = sum(FIRST), LOG[0] - 3, sum(LOG) + 3, SECOND[0], FIRST[0] + FIRST[1] / 2
     parts = [
-        *(text(14, y + high / 2 + 5, name, bold=True, middle=False) for (y, high), name in LANES.items()),
-        box(FIRST, LEFT, 76, BLUE, "begin"),
-        arrow(LEFT + 38, *down),
-        box(LOG, LEFT, 76, GREY, "begin A"),
-        box(SECOND, LEFT + 86, 76, AMBER, "begin"),
-        arrow(LEFT + 124, *up),
-        box(LOG, LEFT + 86, 76, GREY, "begin B"),
-        box(FIRST, LEFT + 86, 188, BLUE, "upsert", "reads file F, writes F′"),
-        box(SECOND, LEFT + 172, 188, AMBER, "upsert", "reads file F, writes F″"),
-        box(SECOND, LEFT + 370, 188, AMBER, "commit", "nobody came before"),
-        arrow(LEFT + 430, *up),
-        box(LOG, LEFT + 376, 108, GREEN, "commit B"),
-        box(FIRST, LEFT + 448, 170, BLUE, "commit", "takes the lock, sees", "that B replaced F"),
-        f'<path d="M{LEFT + 484} {LOG[0] + LOG[1] / 2:g} H{LEFT + 533} V{sum(FIRST) + 3}" marker-end="url(#tip)"/>',
+        *(text(x + width / 2, 26, name, bold=True) for (x, width), name in LANES.items()),
+        box(FIRST, 40, 32, "a", "begin"),
+        arrow(f"M{a} 56 H{log}"),
+        box(LOG, 40, 32, "log", "begin A"),
+        box(SECOND, 80, 32, "b", "begin"),
+        arrow(f"M{b} 96 H{to_log}"),
+        box(LOG, 80, 32, "log", "begin B"),
+        box(FIRST, 122, 74, "a", "upsert", "reads file F,", "writes F′"),
+        box(SECOND, 122, 74, "b", "upsert", "reads file F,", "writes F″"),
+        box(SECOND, 206, 54, "b", "commit", "nobody was first"),
+        arrow(f"M{b} 233 H{to_log}"),
+        box(LOG, 217, 32, "good", "commit B"),
+        arrow(f"M{LOG[0] + LOG[1] / 2:g} 249 V300 H{a + 3}"),
+        box(FIRST, 263, 74, "a", "commit", "takes the lock, and", "B has replaced F"),
+        arrow(f"M{middle:g} 337 V357"),
+        box(FIRST, 360, 54, "good", "other rows of F", "merged onto F″"),
+        arrow(f"M{a} 387 H{log}"),
+        box(LOG, 371, 32, "good", "commit A"),
+        text(middle, 434, "or"),
+        box(FIRST, 444, 74, "bad", "the same row", "ConflictError,", "nothing was seen"),
         *(
-            f'<path d="M{LEFT + 618} {middle:g} H{LEFT + 634} V{y + 24} H{LEFT + 649}" marker-end="url(#tip)"/>'
-            for y, _ in (merged, again)
+            text(SECOND[0] + SECOND[1] / 2, 372 + 20 * n, line)
+            for n, line in enumerate(("Readers see", "B’s commit first,", "then both, never", "a part of one"))
         ),
-        box(merged, LEFT + 652, 250, GREEN, "other rows of F", "are merged onto F″"),
-        box(again, LEFT + 652, 250, RED, "the same row", "ConflictError, nothing was seen"),
-        f'<path d="M{LEFT + 902} {merged[0] + 24} H{LEFT + 910} V{LOG[0] + LOG[1] / 2:g} H{LEFT + 869}" marker-end="url(#tip)"/>',
-        box(LOG, LEFT + 758, 108, GREEN, "commit A"),
-        text(LEFT + 777, SECOND[0] + 36, "Readers see B’s commit first,"),
-        text(LEFT + 777, SECOND[0] + 56, "then both, never a part of one"),
     ]
     tip = (
         '<marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
-        f'<path d="M0 0 L8 4 L0 8 z" fill="{LINE}" stroke="none"/></marker>'
+        '<path class="tip" d="M0 0 L8 4 L0 8 z"/></marker>'
     )
+    style = f"{colours(LIGHT)}@media (prefers-color-scheme:dark){{{colours(DARK)}}}"
     size = f'viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}"'
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
             "<title>Two writers change one file: the second to commit merges its rows onto the first, or runs again</title>",
+            f"<style>{style}</style>",
             f"<defs>{tip}</defs>",
-            f'<rect width="{WIDTH}" height="{HEIGHT}" rx="10" fill="{PALE}"/>',
-            f'<g font-family="system-ui, Helvetica, Arial, sans-serif" font-size="15" fill="{INK}">',
-            f'<g fill="none" stroke="{LINE}" stroke-width="1.6">',
-            *(p for p in parts if p.startswith("<path")),
-            "</g>",
-            *(p for p in parts if not p.startswith("<path")),
+            f'<rect class="page" width="{WIDTH}" height="{HEIGHT}" rx="10"/>',
+            f'<g font-family="system-ui, Helvetica, Arial, sans-serif" font-size="{FONT}" fill="none" stroke-width="1.6">',
+            *parts,
             "</g></svg>",
             "",
         ]

@@ -39,7 +39,7 @@ FOR_SHORT_LIVES = {"PYSPARK_SUBMIT_ARGS": f"--conf {shlex.quote(_QUICK)} pyspark
 _BLOCK = re.compile(rf"^({_COMPILED})?```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 # A block, and the output that is shown below it.
-_SHOWN = re.compile(r"^```(?:python|sh)\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_SHOWN = re.compile(r"^```(?:python|sh)\n((?:(?!```).*\n)*)```\n\n```text\n((?:(?!```).*\n)*)```$", re.MULTILINE)
 # Different in each run, with a name instead: places, file ids, instants, processes, times and sizes.
 _MASKS = [
     (r"file://[^\s:]+", "URL"),
