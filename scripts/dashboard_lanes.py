@@ -1,6 +1,7 @@
 """Draw the lanes of the server's dashboard, for README, from a run of five writers: `python scripts/dashboard_lanes.py FILE.svg`.
 
-It takes a minute, which is the least that the page shows. Needs the extra `[server]`, playwright and a Chromium. The picture is the one that the page draws on a narrow screen.
+It takes a minute, which is the least that the page shows. Needs the extra `[server]`, playwright and a
+Chromium. The picture is the one that the page draws on a narrow screen.
 """
 
 from __future__ import annotations
