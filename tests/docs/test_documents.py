@@ -81,6 +81,22 @@ def test_the_picture_of_two_writers_is_that_of_its_script(tmp_path: Path) -> Non
     assert (ROOT / "docs/two-writers.svg").read_text() == drawn.read_text()
 
 
+@pytest.mark.parametrize("name", ["two-writers.svg", "lanes.svg"])
+def test_a_picture_is_read_on_a_telephone_and_in_the_dark(name: str) -> None:
+    picture = (ROOT / "docs" / name).read_text()
+    width = re.search(r'viewBox="0 0 (\d+)', picture)
+    assert width is not None
+    assert int(width[1]) <= 460, "its letters would be too small at 390 pixels"
+    assert "prefers-color-scheme" in picture
+
+
+def test_the_lanes_in_the_readme_show_a_loser_and_its_winner() -> None:
+    """To draw another run: ``python scripts/dashboard_lanes.py docs/lanes.svg``."""
+    assert "](docs/lanes.svg)" in (ROOT / "README.md").read_text()
+    shown = re.findall(r'class="(?:body|glyph)? ?(arrow|lost|landed|merged)\b', (ROOT / "docs/lanes.svg").read_text())
+    assert set(shown) == {"arrow", "lost", "landed", "merged"}
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as ``make docs`` does: any warning ends it."""
