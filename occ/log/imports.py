@@ -20,6 +20,7 @@ from ...hudi.timeline import (
     decode_commit,
     decode_container,
     file_name,
+    is_time,
     skipped,
 )
 from ..entries import Batch, Begin, Commit, Import
@@ -133,7 +134,7 @@ def refuse_skipped(
     returns the contents of all commits whose T is not below the given one.
     """
     new = list(new)
-    oldest = min((stat.prev_commit for each in new for stat in each.stats if stat.prev_commit.isdigit()), default="")
+    oldest = min((stat.prev_commit for each in new for stat in each.stats if is_time(stat.prev_commit)), default="")
     if not oldest:
         return
     if found := skipped(all_contents(oldest)):
