@@ -406,7 +406,7 @@ class Landing:
         if self._decided:
             # Its files or instants may be gone, whatever was committed since: no state that a restore may return to has
             # them.
-            completion = next_label(*session.moment(state.top))
+            completion = next_label(session.env.now(), session.newest(state.top))
             return template.placed(completion=completion, token=lease.token_at(state), schema=None)
         if not attempt.follower.complete:
             raise log_made_anew(attempt)
@@ -425,8 +425,8 @@ class Landing:
             raise InTheWay(schema) if schema.waits else lost_against(attempt, schema)
         if isinstance(schema, Verdict):
             raise MergeAgain(schema.again, schema.groups, session.log.next_slot)
-        token, (now, top) = lease.token_at(state), session.moment(state.top)
-        echo, top = echo_of(attempt.instant, schema, later, now, top)
+        token, now = lease.token_at(state), session.env.now()
+        echo, top = echo_of(attempt.instant, schema, later, now, session.newest(state.top))
         mine = template.placed(completion=next_label(now, top), token=token, schema=schema, echo=echo)
         return self._gathered.with_others(state, mine) if self._gathered and state.settings.group_commit else mine
 

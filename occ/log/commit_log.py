@@ -369,8 +369,9 @@ class CommitLog:
                 one that may publish the commits that others left.
             publishes: False for an entry that is no commit, if the caller publishes the newest commit before it reads
                 the table. Saves a request between two slots on a far store.
-            first: with neighbours, called with the commit entry before it is appended: puts the completed instant, which
-                makes it committed. From then on the entry is appended whatever slot it takes, and needs no decision.
+            first: with neighbours, called with the entry of a commit of rows before it is appended: puts the completed
+                instant, which makes it committed. From then on the entry is appended whatever slot it takes, and needs no
+                decision. A service changes no row, so its instant follows its entry.
 
         With neighbours, ``look`` also imports the commits that the log does not know, before ``build`` is called.
 
@@ -402,7 +403,7 @@ class CommitLog:
                     unread = False
                     continue
                 unread = False
-                if first is not None and isinstance(entry, Commit):
+                if first is not None and isinstance(entry, Commit) and entry.action in COMMIT_ACTIONS:
                     first(entry)
                     return self._append_decided(entry)
                 put = self._put(entry)
@@ -519,7 +520,7 @@ class CommitLog:
         """
         refuse_planned_rollback(self._store, self._timeline.folder, commit.instant, self._strangers.planned)
         try:
-            self._timeline.publish(commit, unseen=True)
+            self._timeline.publish(commit, unseen=True, durable=True)
         except StorageError as e:
             raise CommitStateUnknownError(
                 f"{self._store.url}: no answer when {commit.shown} was put on the timeline ({e}). It may have landed or may "
@@ -627,12 +628,15 @@ class CommitLog:
         return True
 
     def _keep_away(self) -> None:
-        """Settle the timeline with neighbours: every commit of the log was there first, so nothing is published.
+        """Settle the timeline with neighbours: every commit of rows was there first; those of services may be missing.
 
         Instants that a restore or an archival of ours has taken off may have been put back by a late publisher.
         """
         if undone := [each for each in self._unverified or () if each.undone]:
             self._timeline.keep_away(undone)
+        for each in (*(self._unverified or ()), *self.state.newest):
+            if each.action not in COMMIT_ACTIONS:
+                self._timeline.publish(each)
         self._unverified = None
         self._published = self.state.newest[-1].slot if self.state.newest else -1
 

@@ -172,7 +172,7 @@ class Publisher:
             finally:
                 del self._ready[commit.instant]
 
-    def publish(self, commit: Commit, *, unseen: bool = False) -> None:
+    def publish(self, commit: Commit, *, unseen: bool = False, durable: bool = False) -> None:
         """Put the completed instant on the timeline. Raise `StorageError` if that fails.
 
             t=0  a publisher finds no instant of commit 3 on the timeline, and is suspended
@@ -183,10 +183,10 @@ class Publisher:
         withdraws its own. On a far store nobody waits for that check: a process stopped before it equals one that was
         killed then.
 
-        ``unseen``: most likely not published yet; put it without a check.
+        ``unseen``: most likely not published yet; put it without a check. ``durable``: the name is on disk as well.
         """
         for name in commit.published:
-            self._put(commit, name, unseen=unseen)
+            self._put(commit, name, unseen=unseen, durable=durable)
 
     def publish_all(self, commits: Sequence[Commit], *, unseen: bool = False) -> None:
         """Publish the commits of one entry, in their order.
@@ -226,7 +226,7 @@ class Publisher:
         """Return whether everything that `publish` would put is on the timeline."""
         return all(self._store.head(f"{self._folder}/{name}") is not None for name in commit.published)
 
-    def _put(self, commit: Commit, name: str, *, unseen: bool = False) -> None:
+    def _put(self, commit: Commit, name: str, *, unseen: bool = False, durable: bool = False) -> None:
         store, path = self._store, f"{self._folder}/{name}"
         # Another writer has most likely published its own commit; the check avoids reading its metadata.
         if not unseen and commit.instant not in self._ready and store.head(path) is not None:
@@ -234,8 +234,10 @@ class Publisher:
         body = echo_body(commit.schema) if name == commit.echo else self._body(commit)
         for _ in self._tries():
             # "bytes": never torn. A name lost in a power cut is restored from the log by the next handle.
-            put = store.put_if_absent(path, body, durable="bytes")
-            if put.outcome is not Outcome.UNKNOWN or store.head(path):
+            put = store.put_if_absent(path, body, durable=durable or "bytes")
+            if durable and put.outcome is Outcome.LOST:
+                put = store.secure(path)  # of an earlier try, whose flush may have failed
+            if put.outcome is not Outcome.UNKNOWN or (not durable and store.head(path)):
                 if put.outcome is Outcome.LOST:
                     return
                 if self._far:

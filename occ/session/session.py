@@ -411,19 +411,17 @@ class Session:
         undone = timeline.taken_back()
         return timeline.without(undone) if undone else timeline
 
-    def moment(self, top: str) -> tuple[float, str]:
-        """The time for an instant that is made now, in seconds, and the time that it must exceed; ``top`` is the log's.
-
-        Hudi's writers allow each other's clocks a skew of 200 ms: each waits that long under the lock after it has
-        taken a time. Ours takes a time that is so old instead, above all that are on the timeline, and waits for nothing.
-        """
-        if not self.settings.timeline_first:
-            return self.env.now(), top
-        return self.env.now() - CLOCK_SKEW_S, max(top, self.log.newest_shown)
+    def newest(self, top: str) -> str:
+        """The time that a new instant must exceed; ``top`` is the log's. With neighbours theirs count too."""
+        return max(top, self.log.newest_shown) if self.settings.timeline_first else top
 
     def next_instant(self, top: str) -> str:
         """The T of a transaction that begins now, greater than ``top``, the newest of all; `ConfigError` for a wrong clock."""
-        now, top = self.moment(top)
+        # Hudi's writers allow each other's clocks a skew of 200 ms: each waits that long under the lock after it has taken
+        # T. Ours takes a T that is so old instead, above all that are on the timeline. A C is never set back: Hudi's
+        # writers compare with what was completed after their T.
+        now = self.env.now() - (CLOCK_SKEW_S if self.settings.timeline_first else 0.0)
+        top = self.newest(top)
         refuse_clock(now, top, self.url, trusted=self.clock_is_right)
         return next_label(now, top, trusted=self.clock_is_right)
 

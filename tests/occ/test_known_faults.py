@@ -267,7 +267,7 @@ def test_fault_05_a_rollback_takes_the_heartbeats_of_the_living(prove):
 
 
 def a_rollback_is_decided_before_its_slot() -> Variant:
-    def roll_back(self: FailedWriteCleaner, begin: Begin, *, reason: str) -> bool:
+    def roll_back(self: FailedWriteCleaner, begin: Begin, *, reason: str, **_: object) -> bool:
         self._log.append(lambda state: End("rollback", begin.instant, "", reason))
         self._sweep_dead(begin.instant, begin.action)
         return True

@@ -795,11 +795,11 @@ def test_trap_19_nothing_is_deleted_before_the_rollback_entry(world):
 def test_trap_19_does_harm_when_files_go_first(world, breaks):
     real = FailedWriteCleaner.roll_back
 
-    def roll_back(self: FailedWriteCleaner, begin, *, reason: str) -> bool:
+    def roll_back(self: FailedWriteCleaner, begin, *, reason: str, **more) -> bool:
         for marker in self._store.list(f".hoodie/.temp/{begin.instant}", recursive=True):
             path = marker.path.removeprefix(f".hoodie/.temp/{begin.instant}/").rpartition(".marker.")[0]
             self._store.delete(path)
-        return real(self, begin, reason=reason)
+        return real(self, begin, reason=reason, **more)
 
     breaks(FailedWriteCleaner, "roll_back", roll_back)
     clean_a_slow_writer(world)

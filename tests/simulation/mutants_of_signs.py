@@ -30,9 +30,9 @@ def files_are_deleted_before_the_rollback_entry() -> Patches:
     """A cleaner deletes the files of a writer that is only slow, and then ends it (trap 19)."""
 
     def make(real: Any) -> Any:
-        def roll_back(self: Any, begin: Begin, *, reason: str) -> bool:
+        def roll_back(self: Any, begin: Begin, *, reason: str, **more: Any) -> bool:
             self._sweep_dead(begin.instant, begin.action)
-            return real(self, begin, reason=reason)
+            return real(self, begin, reason=reason, **more)
 
         return roll_back
 

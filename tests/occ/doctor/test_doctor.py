@@ -39,7 +39,7 @@ ILL = [
         {"jvm_lock": True, **settings(heartbeat_interval_s=61.0, heartbeat_timeout_s=200.0)},
         "unsafe", "jvm-heartbeat", "heartbeat_interval_s=10",
     ),
-    ({"jvm_lock": True}, "note", "jvm-writers", ""),
+    ({"jvm_lock": True}, "note", "jvm-writers", "neighbours=hudi"),
     ({"lock": "memory://", **settings(lock="memory://")}, "slow", "lock-of-one-process", "locks set"),
     ({"lock": "none://", **settings(lock="none://")}, "slow", "no-lock", "locks set"),
     ({"lost": 300, "lost_s": 7.0}, "slow", "many-losses", "lakelatch why"),

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 import lakelatch
-from lakelatch.errors import CommitError, ConfigError, ConflictError, CorruptTableError, RolledBackError
+from lakelatch.errors import (
+    CommitError,
+    CommitStateUnknownError,
+    ConfigError,
+    ConflictError,
+    CorruptTableError,
+    RolledBackError,
+)
 from lakelatch.hudi.timeline.instant_time import next_label
 from lakelatch.occ.check.check import check
 from lakelatch.occ.entries import Commit, GroupCommit, Import
-from lakelatch.testing.faults import On, Refuse
+from lakelatch.testing.faults import Call, On, Refuse
 
 from ..world import BEGUN, World, add, content, fate, overwrite
 from .test_shared_lock import before_the_lock
@@ -197,6 +206,50 @@ def test_an_imported_commit_keeps_its_batch(beside):
     a = beside.writer("A")
     with pytest.raises(lakelatch.BatchLandedError):
         a.table.transaction("upsert", batch=("loader", 7))
+
+
+def test_the_completed_instant_is_on_disk_before_its_log_entry(beside):
+    flushed: list[str] = []
+
+    def flush(handle: int) -> None:
+        flushed.append(os.readlink(f"/proc/self/fd/{handle}"))
+        os.fsync(handle)
+
+    a = beside.writer("A", flush=flush)
+    txn = a.begin_add("a")
+    flushed.clear()
+    txn.commit()
+    log = next(n for n, path in enumerate(flushed) if "/.lakelatch/log/" in path)
+    assert any(path.endswith(TIMELINE) for path in flushed[:log])
+
+
+@pytest.mark.parametrize("service", ["savepoint", "clean", "restore"])
+def test_the_next_writer_publishes_a_service_whose_writer_died_after_its_entry(beside, service):
+    d = beside.writer("D", host="host-d")
+    for _ in range(3):
+        d.add("a")
+    state = d.table.timeline().commits[-2].requested
+    kept = d.table.savepoint(state) if service == "restore" else None
+
+    def completed(call: Call) -> bool:
+        name = call.path.removeprefix(f"{TIMELINE}/")
+        return call.op == "put_if_absent" and name.endswith(f".{service}") and "_" in name
+
+    d.store.add(Refuse(completed, forever=True))
+    run = {
+        "savepoint": d.table.savepoint,
+        "clean": lambda: d.table.clean(retain_commits=1),
+        "restore": lambda: d.table.restore(kept.instant),
+    }
+    with pytest.raises(CommitStateUnknownError):
+        run[service]()
+    d.die()
+    a = beside.writer("A")
+    a.add("b")
+    assert [each for each in a.table.timeline().completed if each.action == service]
+    assert beside.content()["a0"] == (2 if service == "restore" else 3)
+    a.table.rollback_failed_writes()  # also removes files that a restore has taken back
+    sound(beside)
 
 
 def test_the_mode_comes_and_goes_while_writers_run(tmp_path):
