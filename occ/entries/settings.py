@@ -52,7 +52,7 @@ class Settings:
         lock: URL of the lock provider; ``table`` is the filesystem lock in the table's own folder (local tables
             only), ``none://`` leaves the order of commits to the log alone.
         neighbours: other engines that write the table beside ours: ``none``, or ``hudi`` for Hudi's JVM writers, which take
-            the table's lock and read no log ([neighbours.md](neighbours.md)).
+            the table's lock and read no log ([neighbours.md](neighbours.md)). Experimental.
         strategy: which of two conflicting transactions yields: ``simple``, ``bucket``, ``prefer-writer`` or ``priority``.
         isolation: the isolation level of transactions: ``snapshot``, ``write-serializable`` or ``serializable``.
         bucket_count: number of buckets of the bucket index; None is the simple index.
@@ -176,11 +176,11 @@ class Settings:
             raise ConfigError(f"neighbours is {self.neighbours!r}, must be one of {', '.join(NEIGHBOURS)}")
         if self.neighbours == NO_NEIGHBOURS:
             return
-        if not self.shared_with_jvm:
+        # With ZooKeeper a JVM's acknowledged commit was lost in a test; why is not known yet. Others were not tried.
+        if "jvm" not in lock_options(self.lock):
             raise ConfigError(
-                f"neighbours={self.neighbours} needs a lock that Hudi's writers can take, and {shown(self.lock)} is none: give "
-                "its URL the option that names their lock (jvm= for files, key= for ZooKeeper and DynamoDB, layout= for "
-                "object stores), as docs/neighbours.md shows"
+                f"neighbours={self.neighbours} needs the file lock of Hudi's writers, and {shown(self.lock)} is none: "
+                "file:///TABLE/.hoodie?jvm=lock, as docs/neighbours.md shows"
             )
         others = {
             "streams": bool(self.streams),
