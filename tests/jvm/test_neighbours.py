@@ -22,9 +22,9 @@ pytestmark = pytest.mark.jvm
 COLUMNS = pa.schema([("id", "string"), ("part", "string"), ("v", "int64")])
 KINDS = {
     "copy-on-write, simple index": {},
-    "merge-on-read, buckets": {"type": "merge_on_read", "bucket_count": 2},
     "merge-on-read, simple index": {"type": "merge_on_read"},
     "copy-on-write, buckets": {"bucket_count": 2},
+    "merge-on-read, buckets": {"type": "merge_on_read", "bucket_count": 2},
 }
 
 
