@@ -53,7 +53,7 @@ from ..session import (
 from ..turns import InTheWay
 from .requests import is_flushed, note_flushed
 from .together import Gathered, Waiter
-from .yielding import merge_again, wait_for, yield_to_neighbours
+from .yielding import NeighbourBeginsError, merge_again, wait_for, wait_for_begin, yield_to_neighbours
 
 if TYPE_CHECKING:
     from ..session import TableLease
@@ -264,6 +264,9 @@ class Landing:
             except InTheWay as e:
                 self._attempt.release()  # nobody waits while holding the lock
                 wait_for(self._attempt, e.conflict)
+            except NeighbourBeginsError as e:
+                self._attempt.release()
+                wait_for_begin(self._attempt, e)
             except MergeAgain as e:
                 merge_again(self._attempt, self._workspace, e)
                 if self._workspace.changes.empty:
@@ -435,6 +438,8 @@ class Landing:
         attempt, session = self._attempt, self._attempt.session
         session.refuse_if_unwritable()  # another engine may have given the table what this library cannot keep
         attempt.refuse_given_up()
+        if begins := session.neighbours.still_begins(session.log.pending(), attempt.instant):
+            raise NeighbourBeginsError(begins.requested)
         lease.ensure_held(fresh=True)  # last, because a pause behind it cannot be excluded
         session.log.put_first(entry)
         self.result = CommitResult(attempt.instant, entry.completion, -1, True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from ...errors import ConstraintError
+from ...errors import ConflictError, ConstraintError
 from ...tracing import step
 from ..rebase import ROUNDS_MAX
 from ..session import lost_against, waited_in_vain
@@ -50,6 +50,39 @@ def yield_to_neighbours(attempt: Attempt, workspace: Workspace) -> None:
             session.url,
             before.requested,
             attempt.instant,
+        )
+
+
+class NeighbourBeginsError(Exception):
+    """A live writer of another engine with a smaller T may not have read the timeline yet (`NeighboursAtWork`)."""
+
+    def __init__(self, instant: str) -> None:
+        super().__init__(instant)
+        self.instant = instant
+
+
+def wait_for_begin(attempt: Attempt, begins: NeighbourBeginsError) -> None:
+    """Wait until that writer is inflight, or has ended; raise `ConflictError` if it does not in time."""
+    session = attempt.session
+
+    def over(state: LogState) -> bool:
+        attempt.require_in(state)
+        found = session.neighbours.still_begins(session.log.pending(now=True), attempt.instant)
+        return found is None or found.requested != begins.instant
+
+    why = "it has taken a smaller T and may not have read the timeline yet"
+    whom = f"{begins.instant} of another engine"
+    if not attempt.patience.until(over, who=f"{attempt.operation} {attempt.instant}", whom=whom, why=why):
+        raise ConflictError(
+            f"{attempt.url}: {attempt.operation} {attempt.instant} has waited for {whom} in vain: {why}. Nothing of ours "
+            "landed; a retry is safe. If that writer is dead, its heartbeat ends in two minutes",
+            table=attempt.url,
+            instant=attempt.instant,
+            winner=begins.instant,
+            winner_op="UNKNOWN",
+            winner_writer="another engine",
+            overlap=(),
+            rule=why,
         )
 
 

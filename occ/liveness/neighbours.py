@@ -3,6 +3,16 @@
 Hudi's writers write the file groups that they change into their inflight instant, as soon as they know them, and beat
 by the modification time of ``.hoodie/.heartbeat/<T>``; one that has failed removes that file and leaves its instants.
 
+One that has only its requested instant may not have read the timeline yet:
+
+    t=0  a JVM writer takes T=10 and puts its requested instant
+    t=1  ours begins with T=20, writes file group g and commits
+    t=2  the JVM reads the timeline, and with it 20; it takes that for older than its own work, so it sees no conflict
+    t=3  its file of g has T=10 and holds the rows of 20 as well, but readers take the larger T: its rows are lost
+
+So ours does not commit over a smaller T that is not inflight. An inflight writer has read the timeline, and compares with
+what completes later. The other wait is for fairness:
+
     t=0  a JVM job of 15 s begins on file group g; ours commit to g every second, so the job fails with a conflict
     t=1  the job is run again, with a larger T: nothing shows its age, and it would fail for ever
     t=2  ours see a live job, and on g one that has failed: they wait until the live one has ended
@@ -47,6 +57,18 @@ class NeighboursAtWork:
             elif lost_before:
                 return each
         return None
+
+    def still_begins(self, pending: Iterable[Instant], before: str) -> Instant | None:
+        """Return a live writer with a smaller T than ``before`` that may not have read the timeline, if there is one."""
+        waiting = list(pending)
+        inflight = {each.requested for each in waiting if each.state == "inflight"}
+        found = (each for each in waiting if each.requested < before and each.requested not in inflight)
+        return next((each for each in found if self.lives(each) or self._is_new(each)), None)
+
+    def _is_new(self, each: Instant) -> bool:
+        """Return whether it may have put its requested instant and not its first beat."""
+        entry = self._store.head(f"{self._folder}/{file_name(each)}")
+        return entry is not None and self._env.now() - entry.mtime < SILENT_S
 
     def lives(self, each: Instant) -> bool:
         """Return whether its last beat is recent, by the store's clock and this host's."""

@@ -126,22 +126,22 @@ def _ours(schema: str) -> str:
 
 
 def refuse_skipped(
-    store: Store, new: Iterable[CommitMetadata], all_contents: Callable[[str], list[CommitMetadata]]
+    store: Store, new: Mapping[str, CommitMetadata], all_contents: Callable[[str], list[CommitMetadata]]
 ) -> None:
-    """Raise `CorruptTableError` if a new commit was made without the one before it, on a file group.
+    """Raise `CorruptTableError` if a new commit was made without the one before it, or under a smaller T, on a file group.
 
-    That is what is left when a holder of the lock was paused longer than its lease, on either side. ``all_contents``
-    returns the contents of all commits whose T is not below the given one.
+    That is what is left when a holder of the lock was paused longer than its lease, on either side. ``new``: by T.
+    ``all_contents`` returns the contents of all commits whose T is not below the given one.
     """
-    new = list(new)
-    oldest = min((stat.prev_commit for each in new for stat in each.stats if is_time(stat.prev_commit)), default="")
-    if not oldest:
+    before = [stat.prev_commit for each in new.values() for stat in each.stats if is_time(stat.prev_commit)]
+    if not before:
         return
+    oldest = min(*before, *new)
     if found := skipped(all_contents(oldest)):
         one = found[0]
         raise CorruptTableError(
-            f"{store.url}: commit {one.kept} was written over {one.lost} without having read it ({one.path}): a writer held the "
-            "lock while it was paused, or took none. Nothing was written now. The rows of the file are not in the table's "
+            f"{store.url}: commit {one.kept} hides {one.lost}, whose rows it has not read ({one.path}): a writer held the lock "
+            "while it was paused, or took none. Nothing was written now. The rows of the file are not in the table's "
             "newest version, and stay in the file until a cleaning takes it: read it, and write them again after `lakelatch "
             "adopt URL LOCK`",
             table=store.url,

@@ -245,6 +245,7 @@ MISSING: tuple[Missing, ...] = (
     Missing("neighbours", "imported_before_decision", "3", _Beside(), _OVERLAP),
     Missing("neighbours", "timeline_first", "3", _Beside(endings=1), "holds a commit that is on no timeline"),
     Missing("neighbours", "lease_asked", "3", _Beside(endings=1), _OVERLAP),
+    Missing("neighbours", "waits_for_begins", "1", _Beside(ours=1), "a T above that of its successor"),
     Missing("neighbours", "pending_looked_at", "3", _Beside(eager=True), _GONE),
     Missing("neighbours", "silence_stops", "13", _Beside(lazy=True), _GONE),
     Missing("neighbours", "rolled_back_under_lock", "3", _DEATH, _BOTH, besides={"silence_stops": False}),

@@ -3,7 +3,9 @@
 The lock is mandatory and exclusive as far as it goes. The *completed instant* is the commit; the log entry follows it.
 Each holder of ours imports what is completed and unknown to the log before it decides. A lease of ours may end while
 its holder is paused, so the holder asks for it immediately before the put. A pause between question and put cannot be
-excluded, nor can Hudi's own writers exclude it: it must be noticed at the next import. All writers change one file group
+excluded, nor can Hudi's own writers exclude it: it must be noticed at the next import. A foreign writer reads the
+timeline some time after it has taken T; what has completed before that, it takes for older than its own work. Foreign
+ones are slower than each other's begins: Hudi has no rule for that. All writers change one file group
 until they rebase into a new one. T is the order of the begins, C that of the completed instants. Sets of writers are bit
 masks; ours come first.
 """
@@ -90,6 +92,8 @@ class Rules:
     """The lock's service is asked for the lease immediately before the put."""
     pending_looked_at: bool = True
     """Before the put: one's own requested instant is there, and no rollback instant names it. [3]"""
+    waits_for_begins: bool = True
+    """Nobody of ours publishes over a foreign writer with a smaller T that may not have read the timeline. [1]"""
     silence_stops: bool = True
     """A writer whose own heartbeat was silent for the time-out does not publish any more. [13]"""
     rolled_back_under_lock: bool = True
@@ -220,6 +224,9 @@ class Neighbours(Bounded):
         return not self.rules.pending_looked_at or bool(s.requested & bit and not s.rollbacks & bit)
 
     def _puts(self, s: State, i: int, p: Writer) -> Iterator[tuple[str, State]]:
+        if self.rules.waits_for_begins and self._begins_below(s, p.t):
+            yield "waits for a foreign writer", self.moved(s, i, p._replace(at="lock"), lock=_without(s, i))
+            return
         if s.lock != i and self.rules.lease_asked:
             yield "finds its lease ended", self.moved(s, i, p._replace(at="lock"))
             if not s.pauses:
@@ -239,6 +246,9 @@ class Neighbours(Bounded):
                 lock=s.lock if self.rules.timeline_first else _without(s, i),
             ),
         )  # fmt: skip
+
+    def _begins_below(self, s: State, t: int) -> bool:
+        return any(f.at == "read" and f.t < t for f in s.writers[self.bounds.ours :])
 
     def _ends(self, s: State, i: int, p: Writer) -> State:
         """Append abort(T), then delete the files, then the pending instant; give the lock back."""
@@ -284,14 +294,15 @@ class Neighbours(Bounded):
         match p.at:
             case "begin":
                 if s.lock == NOBODY:
-                    newest = max((s.writers[j].t for j in s.completed), default=NOBODY)
-                    begun = Writer(
-                        "write", s.times, _set(s.completed), newest=newest, pending=s.requested & ~_set(s.completed)
-                    )
-                    yield "begins", self.moved(s, i, begun, times=s.times + 1)
+                    yield "begins", self.moved(s, i, Writer("read", s.times), times=s.times + 1)
+            case "read":
+                newest = max((s.writers[j].t for j in s.completed), default=NOBODY)
+                known = _set(s.completed)
+                read = p._replace(at="write", seen=known, newest=newest, pending=s.requested & ~known)
+                yield "reads the timeline", self.moved(s, i, read)
             case "write":
                 yield "writes its file", self.moved(s, i, p._replace(at="commit"), files=s.files | bit)
-            case "commit" if s.lock == NOBODY:
+            case "commit" if s.lock == NOBODY and not self._begins_below(s, p.t):
                 # Measured: it compares with what is newer than the newest that it knew, and with what was pending.
                 new = [j for j in s.completed if s.writers[j].t > p.newest or p.pending >> j & 1]
                 if any(not p.seen >> j & 1 for j in new):

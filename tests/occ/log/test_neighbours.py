@@ -20,7 +20,7 @@ from lakelatch.occ.check.check import check
 from lakelatch.occ.entries import Commit, GroupCommit, Import
 from lakelatch.testing.faults import Call, On, Refuse
 
-from ..world import BEGUN, World, add, content, fate, overwrite
+from ..world import BEGUN, World, add, after, content, fate, overwrite
 from .test_shared_lock import before_the_lock
 from .test_strangers import Engine, engine_commits
 
@@ -33,6 +33,12 @@ def beside(tmp_path):
     made = World(tmp_path / "table", lock=f"file://{tmp_path}/lock?jvm=lock", lock_wait_s=30.0, neighbours="hudi")
     yield made
     made.close()
+
+
+def inflight(engine: Engine) -> Engine:
+    """The neighbour has read the timeline, and has put its inflight instant."""
+    (engine.timeline / f"{engine.requested}.inflight").touch()
+    return engine
 
 
 def later(writer) -> str:
@@ -165,7 +171,7 @@ def test_ours_does_not_publish_after_its_heartbeat_was_silent(beside):
 
 def test_a_commit_that_skipped_another_stops_the_next_writer_with_both_names(beside):
     a = beside.writer("A")
-    theirs = Engine(beside, later(a))
+    theirs = inflight(Engine(beside, later(a)))
     a.env.advance(1.0)
     txn = a.begin_add("a")
     txn.commit()
@@ -189,11 +195,31 @@ def test_an_instant_of_a_transaction_that_was_ended_stops_the_next_writer(beside
 def test_t_is_above_all_times_on_the_timeline_and_older_than_the_clocks_skew(beside):
     a = beside.writer("A")
     pending = later(a)
-    (beside.folder / TIMELINE / f"{pending}.commit.requested").touch()
+    for state in ("commit.requested", "inflight"):
+        (beside.folder / TIMELINE / f"{pending}.{state}").touch()
     a.env.advance(10.0)
     txn = a.begin_add("a")
     assert pending < txn.instant <= next_label(a.env.now() - 0.2, "0" * 17)
     txn.commit()
+
+
+def test_ours_does_not_commit_over_a_smaller_t_that_has_not_read_the_timeline(beside):
+    """Such a neighbour would take ours for older than its own work, and readers would take ours for newer than its."""
+    a = beside.writer("A")
+    a.add("b")
+    theirs = Engine(beside, later(a))
+    txn = a.begin_add("b")
+    assert txn.instant > theirs.requested
+    after(a, 2.0, lambda: inflight(theirs))
+    before = a.env.monotonic()
+    txn.commit()
+    assert a.env.monotonic() - before >= 2.0
+    later_one = Engine(beside, later(a))
+    txn = a.begin_add("b")
+    with pytest.raises(ConflictError, match=f"has waited for {later_one.requested} of another engine in vain"):
+        txn.commit()
+    (theirs.timeline / f"{later_one.requested}.commit.requested").unlink()
+    a.add("b")
 
 
 def test_an_imported_commit_keeps_its_batch(beside):
