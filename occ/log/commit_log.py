@@ -502,9 +502,8 @@ class CommitLog:
             return None
         entry = imported(self._store, folder, new, self.state)
         if not self._timeline.merge_on_read:  # there a version is made from log files too
-            refuse_skipped(
-                self._store, [metadata_of(self._store, each) for each in entry.members], self._contents_since
-            )
+            contents = {each.instant: metadata_of(self._store, each) for each in entry.members}
+            refuse_skipped(self._store, contents, self._contents_since)
         return entry
 
     def _contents_since(self, requested: str) -> list[CommitMetadata]:

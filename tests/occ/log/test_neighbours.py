@@ -177,9 +177,21 @@ def test_a_commit_that_skipped_another_stops_the_next_writer_with_both_names(bes
     txn.commit()
     theirs.complete()  # it was paused with the lock, and has not read ours
     a.env.advance(1.0)
-    with pytest.raises(CorruptTableError, match="was written over") as told:
+    with pytest.raises(CorruptTableError, match="hides") as told:
         a.add("a")
     assert {told.value.lost, told.value.kept} == {theirs.requested, txn.instant}
+
+
+def test_a_commit_under_a_smaller_t_than_the_version_it_was_made_from_stops_the_next_writer(beside):
+    a = beside.writer("A")
+    early = later(a)
+    a.env.advance(1.0)
+    a.add("a")
+    theirs = Engine(beside, early)  # reads ours, and readers take ours for the newer version
+    theirs.complete()
+    a.env.advance(1.0)
+    with pytest.raises(CorruptTableError, match=f"hides {theirs.requested}"):
+        a.add("a")
 
 
 def test_an_instant_of_a_transaction_that_was_ended_stops_the_next_writer(beside):
