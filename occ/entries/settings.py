@@ -176,11 +176,11 @@ class Settings:
             raise ConfigError(f"neighbours is {self.neighbours!r}, must be one of {', '.join(NEIGHBOURS)}")
         if self.neighbours == NO_NEIGHBOURS:
             return
-        # With ZooKeeper a JVM's acknowledged commit was lost in a test; why is not known yet. Others were not tried.
-        if "jvm" not in lock_options(self.lock):
+        if not self.shared_with_jvm:
             raise ConfigError(
-                f"neighbours={self.neighbours} needs the file lock of Hudi's writers, and {shown(self.lock)} is none: "
-                "file:///TABLE/.hoodie?jvm=lock, as docs/neighbours.md shows"
+                f"neighbours={self.neighbours} needs a lock that Hudi's writers can take, and {shown(self.lock)} is none: give "
+                "its URL the option that names their lock (jvm= for files, key= for ZooKeeper and DynamoDB, layout= for "
+                "object stores), as docs/neighbours.md shows"
             )
         others = {
             "streams": bool(self.streams),

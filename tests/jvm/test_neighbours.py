@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import lakelatch
 from lakelatch.occ.check import check
 from lakelatch.occ.doctor.hudi_writers import writer_options
 
+from ..servers.zookeeper_server import zookeeper
 from ..thorough import some
 from .cases import WRITE_OPTIONS
 from .readers import ask_jvm, by_hudi_rs
@@ -31,9 +33,9 @@ KINDS = {
 class Shared:
     """A table, its JVM writer and ours."""
 
-    def __init__(self, folder: Path, **kind: Any) -> None:
+    def __init__(self, folder: Path, *, lock: str = "", **kind: Any) -> None:
         self.folder, self.path = folder, folder / "table"
-        lock = f"file://{self.path}/.hoodie?jvm=lock&jvm_expire=5m"
+        lock = lock or f"file://{self.path}/.hoodie?jvm=lock&jvm_expire=5m"
         self.table = lakelatch.create(
             str(self.path), record_key="id", partition_by="part", schema=COLUMNS, lock=lock, neighbours="hudi", **kind
         )
@@ -82,9 +84,24 @@ def row(who: str, part: str, number: int, value: int) -> dict[str, Any]:
     return {"id": f"{who}{number}{part}", "part": part, "v": value}
 
 
-@pytest.mark.parametrize("kind", some(KINDS, 2))
-def test_both_write_the_same_file_groups_and_no_acknowledged_row_is_lost(tmp_path: Path, kind: str) -> None:
-    shared = Shared(tmp_path, **KINDS[kind])
+@pytest.fixture
+def lock(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of a lock; "" for the file of Hudi's own."""
+    if request.param == "file":
+        yield ""
+        return
+    with zookeeper(tmp_path / "zookeeper") as node:
+        yield f"zk://127.0.0.1:{node.port}/hudi?key=flights"
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    ("kind", "lock"),
+    some([("copy-on-write, buckets", "zookeeper"), *((kind, "file") for kind in KINDS)], 2),
+    indirect=["lock"],
+)
+def test_both_write_the_same_file_groups_and_no_acknowledged_row_is_lost(tmp_path: Path, kind: str, lock: str) -> None:
+    shared = Shared(tmp_path, lock=lock, **KINDS[kind])
     acknowledged: dict[str, int] = {}
     errors: list[str] = []
     done = threading.Event()

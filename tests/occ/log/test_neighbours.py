@@ -169,6 +169,19 @@ def test_ours_does_not_publish_after_its_heartbeat_was_silent(beside):
     assert beside.content() == BEGUN
 
 
+def test_a_completed_instant_that_gets_no_answer_is_unknown_and_is_settled_under_the_lock(beside):
+    d = beside.writer("D")
+    txn = d.begin_add("a", 10)
+    d.store.add(Refuse(On("put_if_absent", f"{TIMELINE}/{txn.instant}_"), forever=True))
+    with pytest.raises(CommitStateUnknownError, match="may have landed"):
+        txn.commit()
+    d.die()
+    a = beside.writer("A")
+    assert a.table.rollback_failed_writes(wait=True) == [txn.instant]
+    assert beside.content() == BEGUN
+    sound(beside)
+
+
 def test_a_commit_that_skipped_another_stops_the_next_writer_with_both_names(beside):
     a = beside.writer("A")
     theirs = inflight(Engine(beside, later(a)))
