@@ -11,12 +11,13 @@ unexport PYTHONDONTWRITEBYTECODE
 # Prints how long each stage took.
 STAGES := $(BIN)/python scripts/at_once.py
 
-.PHONY: help venv announce demo demo-cluster demo-streams test test-fast thorough test-spark test-jvm extras matrix-spark soak mutants lint types bench bench-docs docs dist clean
+.PHONY: help venv announce demo demo-cluster demo-streams demo-neighbours test test-fast thorough test-spark test-jvm extras matrix-spark soak mutants lint types bench bench-docs docs dist clean
 
 help:
 	@echo "make demo       many writers, one table, one killed, all checked (ARGS=\"--writers 8 --rows 50000 --seed 7\")"
 	@echo "make demo-cluster  the same on a Spark cluster, the table in S3, the lock in Redis; a driver and an executor killed"
 	@echo "make demo-streams  four jobs fill one wide row at once, one killed, compared with the join (ARGS=\"--plain --rows 0\")"
+	@echo "make demo-neighbours  two JVM jobs of Hudi, PySpark and plain Python on one table, one of each side killed"
 	@echo "make test       lint, types and all tests; installs what they need, and says first what of the system's (SYSTEM_PACKAGES=no: none)"
 	@echo "make test-fast  the tests without Spark and the JVM reader"
 	@echo "make thorough   the tests again, with whole enumerations where make test takes a part (tests/thorough.py)"
@@ -50,6 +51,11 @@ demo-cluster: venv
 demo-streams: venv
 	@scripts/ensure_tools.sh java
 	@$(BIN)/python -m lakelatch.demo.commands streams $(ARGS)
+
+demo-neighbours: venv
+	@scripts/ensure_tools.sh java
+	@scripts/ensure_jvm.sh
+	@$(BIN)/python -m lakelatch.demo.commands neighbours $(ARGS)
 
 # All lanes share the machine, so that some compute while others wait. Those that compute have the lower priority: they
 # must not keep a test that measures how soon something happens from its moment. At most so many at once: several have

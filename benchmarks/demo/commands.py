@@ -18,6 +18,7 @@ from rich.console import Console
 from ..errors import LakeLatchError
 from ..occ.table import open as open_table
 from . import cluster as servers
+from .neighbours import JVM, KILLED, OURS, ROLES, NeighbourStage
 from .show import Screen
 from .stage import Place, Stage, WriterFailed
 from .story import WRITERS_MIN, Story, tell
@@ -117,6 +118,38 @@ def streams(argv: Sequence[str] | None = None) -> int:
     return _perform(parser, options, play)
 
 
+def neighbours(argv: Sequence[str] | None = None) -> int:
+    """Let JVM jobs of Hudi, a PySpark job and plain Python change one table; kill one of each side, and check the result."""
+    parser = argparse.ArgumentParser(prog="make demo-neighbours", description=neighbours.__doc__)
+    parser.add_argument("--jvm", metavar="FOLDER", type=Path, default=Path(".cache/jvm"), help="PySpark 3.5 and Hudi")
+    parser.add_argument("--keep", metavar="FOLDER", type=Path, help="keep the table and the writers' logs there")
+    options = _parsed(parser, argv)
+
+    def play(console: Console, folder: Path) -> int:
+        servers.java_or_refuse()
+        folder.mkdir(parents=True, exist_ok=True)
+
+        def say(text: str, style: str = "") -> None:
+            console.print(text, style=style, highlight=False, markup=False)
+
+        stage = NeighbourStage(folder, options.jvm.resolve(), say)
+        for name, rounds in (JVM | OURS).items():
+            end = ", will be killed" if name in KILLED else ""
+            say(f"{name:<12}{rounds} rounds ({ROLES[name]}{end})")
+        stage.make_table()
+        try:
+            stage.perform()
+            verdict = list(stage.verdict())
+        except WriterFailed as e:
+            say(str(e), "red")
+            return 1
+        for what, right in verdict:
+            say(f"{'ok' if right else 'WRONG':<6}{what}", "" if right else "red")
+        return 0 if all(right for _, right in verdict) else 1
+
+    return _perform(parser, options, play)
+
+
 def _parser(
     program: str, run: Callable[..., int], *, rows: int = 0, writers: int | None = None
 ) -> argparse.ArgumentParser:
@@ -138,7 +171,7 @@ def _parsed(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argp
         parser.error(
             f"--writers must be between {WRITERS_MIN} and {_WRITERS_MAX}: four that land and one that is killed are the least"
         )
-    if options.rows and options.rows < 1000:
+    if 0 < getattr(options, "rows", 0) < 1000:
         parser.error("--rows must be at least 1000, so that everybody finds rows")
     if options.keep and options.keep.exists() and any(options.keep.iterdir()):
         parser.error(f"--keep {options.keep} is not empty; name a new folder")
@@ -203,4 +236,8 @@ def _session(master: str, jars: Path | None) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    sys.exit({"flights": flights, "cluster": cluster, "streams": streams}[sys.argv[1]](sys.argv[2:]))
+    sys.exit(
+        {"flights": flights, "cluster": cluster, "streams": streams, "neighbours": neighbours}[sys.argv[1]](
+            sys.argv[2:]
+        )
+    )

@@ -66,16 +66,23 @@ class WriterFailed(Exception):
 class Child:
     """One writer process, and the thread that puts its events into a queue, each with the writer's name.
 
-    The last event is ``ended``, with the exit code.
+    The last event is ``ended``, with the exit code. ``command``: another program than `writer`.
     """
 
-    def __init__(self, name: str, job: Path, events: queue.Queue[dict[str, Any]], *arguments: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        job: Path,
+        events: queue.Queue[dict[str, Any]],
+        *arguments: str,
+        command: list[str] | None = None,
+    ) -> None:
         self._name, self._events, self._log = name, events, job.with_suffix(".log")
         scratch = job.parent / "spark" / name
         scratch.mkdir(parents=True, exist_ok=True)
         with self._log.open("ab") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "lakelatch.demo.writer", str(job), str(scratch), *arguments],
+                command or [sys.executable, "-m", "lakelatch.demo.writer", str(job), str(scratch), *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

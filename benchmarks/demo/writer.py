@@ -203,11 +203,46 @@ def send_events(job: dict[str, Any], scratch: str, events: Events, *, doomed: bo
             session.stop()
 
 
+def write_beside(job: dict[str, Any], scratch: str, events: Events, *, doomed: bool) -> None:
+    """Write or delete the rows of each round beside JVM jobs; one that is doomed waits before its second commit."""
+    from .neighbours import rows_to_delete, rows_to_write
+
+    name = job["beside"]
+    with open_table(job["table"], writer=name) as table:
+        session: Any = None
+        if name == "spark":
+            from .. import spark as latch
+
+            session = session_in(scratch, name)
+            shared = latch.open(session, table, sizes=latch.JobSizes(small_rows=0))
+        for number in range(job["rounds"]):
+
+            def delete(txn: Transaction, number: int = number) -> None:
+                txn.delete(rows_to_delete(number))
+                if doomed and number == 1:
+                    events.tell("written", round=number)
+                    sys.stdin.read()  # until its parent is gone
+
+            if session:
+                frame = session.createDataFrame(rows_to_write(name, number).to_pandas())
+                losses = shared.upsert(frame).losses
+            else:
+                losses = table.run(delete, operation="delete").losses
+            for _ in losses:
+                events.tell("lost", round=number)
+            events.tell("landed", round=number)
+        if session:
+            session.stop()
+
+
 def main(path: str, scratch: str, *how: str) -> int:
     """Do the job; returns the exit code."""
     events, job = Events(), json.loads(Path(path).read_text())
     if "stream" in job:
         send_events(job, scratch, events, doomed="doomed" in how)
+        return 0
+    if "beside" in job:
+        write_beside(job, scratch, events, doomed="doomed" in how)
         return 0
     retries = logging.getLogger("lakelatch.retry")
     retries.setLevel(logging.INFO)

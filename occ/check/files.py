@@ -21,6 +21,7 @@ from ...hudi.timeline import (
     NOTED,
     CommitMetadata,
     FileSlice,
+    Instant,
     WriteStat,
     decode_commit,
     file_name,
@@ -28,6 +29,7 @@ from ...hudi.timeline import (
     skipped,
 )
 from ...hudi.timeline import History as Archive
+from ..entries import Batch
 from ..liveness import HEARTBEATS, MARKERS, instants_with_markers
 from .buckets import wrong_by_footer, wrong_keys
 from .commit_log import LogReport
@@ -146,16 +148,24 @@ def check_named(store: Store, listing: Listing, history: History, named: Named, 
 
 def check_lineage(history: History, log: LogReport | None, out: Findings) -> None:
     """Report versions of a file group that were not made from the one before."""
-    contents = {**(log.contents if log else {}), **history.contents}
-    if history.timeline.config.merge_on_read:
-        return
-    for each in skipped(contents.values()):
+    timeline, contents = history.timeline, {**(log.contents if log else {}), **history.contents}
+    logged = (Instant(each.instant, each.action, "completed", each.completion) for each in (log.commits if log else ()))
+    instants = {each.requested: each for each in (*logged, *timeline.commits)}
+    commits = [(instants[t], content) for t, content in contents.items() if t in instants]
+
+    def read(name: str) -> bytes | None:
+        return timeline.store.body(f"{timeline.config.timeline_folder}/{name}")
+
+    landed = [Batch.told_in(content.extra) for content in contents.values()]
+    for each in skipped(commits, read, merge_on_read=timeline.config.merge_on_read):
+        if Batch.rescue(each.lost) in landed:
+            continue
         out.add(
             "slice-skipped",
             each.path,
             str(each),
-            f"write the rows again that {each.path} has and the table lacks, before a cleaning takes that file; let only one "
-            "kind of writer change this table",
+            f"`lakelatch rescue URL {each.lost}` writes them again, before a cleaning takes {each.path}; let only one kind of "
+            "writer change this table, or set neighbours=hudi",
         )
 
 

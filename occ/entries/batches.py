@@ -65,6 +65,11 @@ class Batch:
         except (ValueError, TypeError, InputError):  # not ours
             return None
 
+    @classmethod
+    def rescue(cls, instant: str) -> Self:
+        """The batch that writes the rows again which a commit has lost; it tells `check` that they are there."""
+        return cls(f"rescue {instant}", 1)
+
     @property
     def extra(self) -> dict[str, str]:
         """The metadata with which a commit on the timeline names its batch."""

@@ -1,6 +1,7 @@
 """The history of a table from its log: the outcome of a transaction and its cause, and events as they happen."""
 
 from .events import Event, follow
+from .lost_rows import LostRows, lost_rows
 from .why import Account, Overlap, why
 
-__all__ = ["Account", "Event", "Overlap", "follow", "why"]
+__all__ = ["Account", "Event", "LostRows", "Overlap", "follow", "lost_rows", "why"]

@@ -501,14 +501,17 @@ class CommitLog:
         if not new:
             return None
         entry = imported(self._store, folder, new, self.state)
-        if not self._timeline.merge_on_read:  # there a version is made from log files too
-            contents = {each.instant: metadata_of(self._store, each) for each in entry.members}
-            refuse_skipped(self._store, contents, self._contents_since)
+        contents = {
+            each.instant: metadata_of(self._store, each) for each in entry.members if each.action in COMMIT_ACTIONS
+        }
+        if contents:
+            merge_on_read = self._timeline.merge_on_read
+            refuse_skipped(self._store, folder, contents, self._commits_since, merge_on_read=merge_on_read)
         return entry
 
-    def _contents_since(self, requested: str) -> list[CommitMetadata]:
+    def _commits_since(self, requested: str) -> list[tuple[Instant, CommitMetadata]]:
         found = [each for each in self._timeline.since(requested) if each.action in COMMIT_ACTIONS and each.completed]
-        return [content for each in found if (content := self._timeline.content(each)) is not None]
+        return [(each, content) for each in found if (content := self._timeline.content(each)) is not None]
 
     def put_first(self, commit: Commit) -> None:
         """Put the completed instant of a commit that has no entry yet: with neighbours, this makes it committed.

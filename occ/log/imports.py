@@ -7,6 +7,7 @@ entry follows. The holder of the lock imports what the log does not know before 
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -29,6 +30,8 @@ from .state import LogState
 
 if TYPE_CHECKING:
     from ...storage import Store
+
+_log = logging.getLogger("lakelatch.log")
 
 ENGINE = "another engine"  # the writer of a commit that was imported
 
@@ -126,24 +129,28 @@ def _ours(schema: str) -> str:
 
 
 def refuse_skipped(
-    store: Store, new: Mapping[str, CommitMetadata], all_contents: Callable[[str], list[CommitMetadata]]
+    store: Store,
+    folder: str,
+    new: Mapping[str, CommitMetadata],
+    since: Callable[[str], list[tuple[Instant, CommitMetadata]]],
+    *,
+    merge_on_read: bool,
 ) -> None:
-    """Raise `CorruptTableError` if a new commit was made without the one before it, or under a smaller T, on a file group.
+    """Raise `CorruptTableError` if one commit hides rows of another that it has not read, and either of them is new.
 
     That is what is left when a holder of the lock was paused longer than its lease, on either side. ``new``: by T.
-    ``all_contents`` returns the contents of all commits whose T is not below the given one.
+    ``since`` returns the commits whose T is not below the given one.
     """
     before = [stat.prev_commit for each in new.values() for stat in each.stats if is_time(stat.prev_commit)]
-    if not before:
+    oldest = min(*before, *new) if before else min(new)
+    if len(commits := since(oldest)) < 2:
         return
-    oldest = min(*before, *new)
-    if found := skipped(all_contents(oldest)):
-        one = found[0]
+    found = skipped(commits, lambda name: store.body(f"{folder}/{name}"), merge_on_read=merge_on_read)
+    if one := next((each for each in found if each.lost in new or each.kept in new), None):
         raise CorruptTableError(
-            f"{store.url}: commit {one.kept} hides {one.lost}, whose rows it has not read ({one.path}): a writer held the lock "
-            "while it was paused, or took none. Nothing was written now. The rows of the file are not in the table's "
-            "newest version, and stay in the file until a cleaning takes it: read it, and write them again after `lakelatch "
-            "adopt URL LOCK`",
+            f"{store.url}: {one} ({one.path}): a writer held the lock while it was paused, or took none. Nothing was written "
+            "now. The rows of the file are not in the table's newest version, and stay in the file until a cleaning takes it: "
+            f"`lakelatch adopt URL LOCK` goes on without them, and `lakelatch rescue URL {one.lost}` writes them again",
             table=store.url,
             lost=one.lost,
             kept=one.kept,
@@ -154,9 +161,15 @@ def refuse_skipped(
 def refuse_planned_rollback(store: Store, folder: str, instant: str, rollbacks: Iterable[Instant]) -> None:
     """Raise `RolledBackError` if another engine plans to roll this transaction back, or does it now."""
     for each in rollbacks:
-        plan = replace(each, state="requested", completed=None)
-        body = store.body(f"{folder}/{file_name(plan)}")
-        if body and _target(decode_container(body, "HoodieRollbackPlan", name=file_name(plan))) == instant:
+        name = file_name(replace(each, state="requested", completed=None))
+        try:
+            body = store.body(f"{folder}/{name}")
+            target = _target(decode_container(body, "HoodieRollbackPlan", name=name)) if body else None
+        except CorruptTableError:
+            # Its writer died while it wrote the plan: the JVM passes over such a plan too, and makes another.
+            _log.warning("%s: the rollback plan %s is torn, and passed over", store.url, name)
+            continue
+        if target == instant:
             raise rolled_back(store, instant, f"the rollback {each.requested} of another engine names it")
 
 

@@ -268,8 +268,12 @@ def _refuse_the_living(table: str, instants: Iterable[str]) -> None:
 def _refuse_damage(store: Store, config: TableConfig) -> None:
     """Raise if an instant is damaged or unknown: from now on all instants on the timeline count."""
     timeline = read_timeline(store, config)
-    contents = [timeline.metadata(instant) for instant in timeline.commits]
-    for each in () if config.merge_on_read else skipped(contents):
+    contents = [(instant, timeline.metadata(instant)) for instant in timeline.commits]
+
+    def read(name: str) -> bytes | None:
+        return store.body(f"{config.timeline_folder}/{name}")
+
+    for each in skipped(contents, read, merge_on_read=config.merge_on_read):
         _log.warning("%s: %s. They are in %s until a cleaning takes it", store.url, each, each.path)
     for entry in store.list(config.timeline_folder):
         if unknown := parse_unknown(entry.name):

@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from ...conditions import Given
     from ...hudi.timeline import FileSlice, Snapshot
     from ..entries import Begin
-    from ..history import Account, Event
+    from ..history import Account, Event, LostRows
     from ..liveness import MarkerService
 
 T = TypeVar("T")
@@ -325,6 +325,44 @@ class Table:
         session = self._ours()
         number(every_s, "every_s", least=0.01)
         return follow(session, after=None if after is None else session.time_of(after, "after"), every_s=every_s)
+
+    def lost_rows(self, instant: Time) -> LostRows:
+        """Return the rows of a commit that another has hidden without having read them (`check`: ``slice-skipped``).
+
+        Only writers that the log cannot fence lose rows so: those of other engines, and ours beside them.
+
+        Raises:
+            InputError: no commit hides rows of it.
+            CorruptTableError: a cleaning has taken the files.
+        """
+        from ..history import lost_rows
+
+        session = self._ours()
+        return lost_rows(
+            session,
+            session.time_of(instant, "instant"),
+            lambda columns, partitions: self.read(columns=columns, partitions=partitions).to_arrow(),
+        )
+
+    def rescue(self, instant: Time) -> RunResult[LostRows]:
+        """Write the rows of `lost_rows` again, in one commit; keys written since keep their values. Errors as there."""
+        from ..history import lost_rows
+
+        session = self._ours()
+        lost = session.time_of(instant, "instant")
+
+        def attempt(txn: Transaction) -> LostRows:
+            found = lost_rows(
+                session,
+                lost,
+                lambda columns, partitions: txn.read(columns=columns, partitions=partitions).to_arrow(),
+            )
+            if found.rows.num_rows:
+                txn.upsert(found.rows, missing="null")
+            return found
+
+        # The batch tells `check` that the loss is mended.
+        return self.run(attempt, isolation="serializable", batch=Batch.rescue(lost))
 
     # --- changing --------------------------------------------------------------------------------------------
 

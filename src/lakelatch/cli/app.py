@@ -64,6 +64,10 @@ _MAIN = {
         "Print what is configured, what is unsafe, what is slow, and the line that mends it.",
     ),
     "rollback": (".table.rollback:rollback", "End dead writers' transactions and remove what they left."),
+    "rescue": (
+        ".rows.rescue:rescue",
+        "Write the rows again that a commit wrote and another, which had not seen it, hides.",
+    ),
     "server": (
         ".server:server",
         "Serve a dashboard, an API and Prometheus metrics of some tables, and take writers' markers, until Ctrl-C.",

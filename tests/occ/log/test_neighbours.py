@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import os
 
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import lakelatch
+from lakelatch.cli.app import app
 from lakelatch.errors import (
     CommitError,
     CommitStateUnknownError,
     ConfigError,
     ConflictError,
     CorruptTableError,
+    InputError,
     RolledBackError,
 )
 from lakelatch.hudi.timeline.instant_time import next_label
@@ -20,9 +26,10 @@ from lakelatch.occ.check.check import check
 from lakelatch.occ.entries import Commit, GroupCommit, Import
 from lakelatch.testing.faults import Call, On, Refuse
 
+from ...command_line import Runner
 from ..world import BEGUN, World, add, after, content, fate, overwrite
 from .test_shared_lock import before_the_lock
-from .test_strangers import Engine, engine_commits
+from .test_strangers import Engine, engine_commits, skipped, take_over
 
 TIMELINE = ".hoodie/timeline"
 
@@ -190,9 +197,54 @@ def test_a_commit_that_skipped_another_stops_the_next_writer_with_both_names(bes
     txn.commit()
     theirs.complete()  # it was paused with the lock, and has not read ours
     a.env.advance(1.0)
-    with pytest.raises(CorruptTableError, match="hides") as told:
+    with pytest.raises(CorruptTableError, match="written the same file group on top of") as told:
         a.add("a")
     assert {told.value.lost, told.value.kept} == {theirs.requested, txn.instant}
+
+
+def wrote_itself(engine: Engine, **values: int) -> None:
+    """Give the rows of its file these values of v by id, and say in the file that its commit wrote them."""
+    path = engine.world.folder / engine.path
+    rows = pq.read_table(path)
+    told = [values.get(key, v) for key, v in zip(rows["id"].to_pylist(), rows["v"].to_pylist(), strict=True)]
+    for name, column in (("v", told), ("_hoodie_commit_time", [engine.requested] * rows.num_rows)):
+        at = rows.schema.get_field_index(name)
+        rows = rows.set_column(at, rows.schema.field(at), pa.array(column, rows.schema.field(at).type))
+    pq.write_table(rows, path)
+
+
+def test_the_rows_that_a_commit_hides_can_be_written_again(beside, caplog):
+    a = beside.writer("A")
+    theirs = inflight(Engine(beside, later(a)))
+    wrote_itself(theirs, a0=7, a1=8)
+    a.env.advance(1.0)
+    txn = a.table.transaction("upsert")
+    txn.upsert([{"id": "a1", "part": "a", "v": 5}])
+    txn.commit()
+    theirs.complete()  # it was paused with the lock, and has not read ours
+    a.env.advance(1.0)
+    with pytest.raises(CorruptTableError, match=f"lakelatch rescue URL {theirs.requested}"):
+        a.add("a")
+    table = take_over(beside).table
+    assert theirs.requested in caplog.text
+    found = table.lost_rows(theirs.requested)
+    assert (found.hidden_by, found.newer) == ((txn.instant,), 1)
+    assert found.rows.to_pylist() == [{"id": "a0", "part": "a", "v": 7}]
+    assert beside.content() == BEGUN | {"a1": 5}, "looking changes nothing"
+    assert skipped(beside)
+    told = command("rescue", table.url, theirs.requested)
+    assert '"v": 7' in told
+    assert "1 key written since: not changed" in told
+    assert "nothing was written" in told
+    assert beside.content() == BEGUN | {"a1": 5}
+    assert "written again by" in command("rescue", table.url, theirs.requested, "--yes")
+    assert beside.content() == BEGUN | {"a0": 7, "a1": 5}
+    assert not skipped(beside)
+    assert table.lost_rows(theirs.requested).rows.num_rows == 0
+    with pytest.raises(InputError, match="no commit hides rows of it"):
+        table.lost_rows(txn.instant)
+    with pytest.raises(InputError, match="not on the active timeline"):
+        table.rescue("20200101000000000")
 
 
 def test_a_commit_under_a_smaller_t_than_the_version_it_was_made_from_stops_the_next_writer(beside):
@@ -203,8 +255,34 @@ def test_a_commit_under_a_smaller_t_than_the_version_it_was_made_from_stops_the_
     theirs = Engine(beside, early)  # reads ours, and readers take ours for the newer version
     theirs.complete()
     a.env.advance(1.0)
-    with pytest.raises(CorruptTableError, match=f"hides {theirs.requested}"):
+    with pytest.raises(CorruptTableError, match=f"rows of {theirs.requested} are lost"):
         a.add("a")
+
+
+def command(*arguments: str) -> str:
+    result = Runner().invoke(app, list(arguments))
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.mark.parametrize("plan", ["names it", "names another", "torn", "empty"])
+def test_a_rollback_plan_of_a_neighbour_stops_the_transaction_that_it_names(beside, plan):
+    a = beside.writer("A")
+    txn = a.begin_add("a")
+    named = txn.instant if plan != "names another" else "20200101000000000"
+    target = {"type": "record", "name": "HoodieInstantInfo", "fields": [{"name": "commitTime", "type": "string"}]}
+    fields = [{"name": "instantToRollback", "type": target}]
+    schema = {"type": "record", "name": "HoodieRollbackPlan", "fields": fields}
+    whole = io.BytesIO()
+    fastavro.writer(whole, schema, [{"instantToRollback": {"commitTime": named}}])
+    body = {"torn": whole.getvalue()[:-9], "empty": b""}.get(plan, whole.getvalue())
+    (beside.folder / TIMELINE / f"{later(a)}.rollback.requested").write_bytes(body)
+    if plan == "names it":
+        with pytest.raises(RolledBackError, match="of another engine names it"):
+            txn.commit()
+    else:  # the JVM passes over a torn one too
+        txn.commit()
+        assert beside.content() == BEGUN | {"a0": 1, "a1": 1}
 
 
 def test_an_instant_of_a_transaction_that_was_ended_stops_the_next_writer(beside):

@@ -1,0 +1,79 @@
+"""A JVM job of Hudi: a program of .cache/jvm/venv with PySpark 3.5, which imports nothing of this package.
+
+    python hudi_job.py BUNDLE.jar JOB.json
+
+The job is ``{"table", "options", "rounds": [rows, ...]}``: it upserts the rows round by round, each again until it lands, and
+tells its parent as JSON lines. Without rounds it tells the rows of the table.
+"""
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+TRIES_MAX = 60
+
+
+def session(bundle: str) -> SparkSession:
+    """Return a session with Hudi."""
+    settings = {
+        "spark.jars": bundle,
+        "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+        "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
+        "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder: Any = SparkSession.builder.master("local[1]").appName("hudi_job")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark: SparkSession = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def main(bundle: str, path: str) -> None:
+    """Run the job."""
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what Hudi prints is no event
+
+    def tell(event: str, **facts: Any) -> None:
+        out.write(json.dumps({"event": event, "at": time.time(), **facts}) + "\n")
+
+    with open(path, encoding="utf-8") as stream:
+        job = json.load(stream)
+    spark = session(bundle)
+    table = spark.read.format("hudi").load(job["table"])
+    columns = [name for name in table.columns if not name.startswith("_hoodie_")]
+    schema = table.select(columns).schema
+    if not job["rounds"]:
+        tell("rows", rows=[row.asDict() for row in table.select(columns).collect()])
+    for number, rows in enumerate(job["rounds"]):
+        frame = spark.createDataFrame([tuple(row[name] for name in columns) for row in rows], schema)
+        for attempt in range(1, TRIES_MAX + 1):
+            tell("began", round=number, attempt=attempt)
+            try:
+                frame.write.format("hudi").options(**job["options"]).mode("append").save(job["table"])
+            except Exception as error:
+                # What Hudi says to the one that loses; its callers run again.
+                if "Cannot resolve conflicts" not in str(error) or attempt == TRIES_MAX:
+                    raise
+                tell("lost", round=number)
+            else:
+                tell("landed", round=number, attempt=attempt)
+                break
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,88 @@
+"""The rows of a commit that another has hidden without having read them, from the files where they still are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...errors import CorruptTableError, InputError
+from ...hudi.files import BaseFile, LogFile
+from ...hudi.table import META_COLUMNS
+from ...hudi.timeline import FileSlice, skipped
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ..session import Session
+
+_COMMIT_TIME, _, _RECORD_KEY, _PARTITION_PATH, _ = META_COLUMNS
+_IDENTITY = [_PARTITION_PATH, _RECORD_KEY]
+
+
+@dataclass(frozen=True, slots=True)
+class LostRows:
+    """The rows of one commit that readers do not see, although it has committed.
+
+    Attributes:
+        instant: T of the commit.
+        hidden_by: T of the commits that hide them.
+        paths: the files that have the rows.
+        rows: those to write again, with the table's columns. Rows that the commit deleted are not known.
+        newer: number of rows left out because a later commit has written their keys.
+    """
+
+    instant: str
+    hidden_by: tuple[str, ...]
+    paths: tuple[str, ...]
+    rows: pa.Table
+    newer: int
+
+
+def lost_rows(session: Session, instant: str, current: Callable[[list[str], list[str]], pa.Table]) -> LostRows:
+    """See `Table.lost_rows`. ``current`` returns these columns of the table's rows in these partitions."""
+    import pyarrow as pa
+
+    timeline = session.timeline()
+    commits = [(each, timeline.metadata(each)) for each in timeline.commits]
+    folder, config = timeline.config.timeline_folder, session.config
+    found = skipped(commits, lambda name: session.store.body(f"{folder}/{name}"), merge_on_read=config.merge_on_read)
+    found = [each for each in found if each.lost == instant]
+    if not found:
+        known = any(each.requested == instant for each in timeline.commits)
+        why = "no commit hides rows of it" if known else "its instant is not on the active timeline"
+        raise InputError(f"{session.url}: nothing of {instant} is lost: {why}. Nothing was written", instant=instant)
+    paths = sorted({each.path for each in found})
+    slices = [_slice_of(session, path) for path in paths]
+    tables = [_written_by(session.read_slice(each, meta=True), instant) for each in slices]
+    rows = pa.concat_tables(tables, promote_options="default")
+    later = {instant, *(each.kept for each in found)}
+    shown = current([*_IDENTITY, _COMMIT_TIME], sorted({each.partition for each in slices}))
+    newer = {
+        (row[_PARTITION_PATH], row[_RECORD_KEY])
+        for row in shown.to_pylist()
+        if row[_COMMIT_TIME] > instant or row[_COMMIT_TIME] in later
+    }
+    wanted = [(row[_PARTITION_PATH], row[_RECORD_KEY]) not in newer for row in rows.select(_IDENTITY).to_pylist()]
+    left = rows.filter(pa.array(wanted, pa.bool_()))
+    hidden_by = tuple(sorted({each.kept for each in found}))
+    return LostRows(
+        instant, hidden_by, tuple(paths), left.drop_columns(list(META_COLUMNS)), rows.num_rows - left.num_rows
+    )
+
+
+def _slice_of(session: Session, path: str) -> FileSlice:
+    entry = session.store.head(path)
+    if entry is None:
+        raise CorruptTableError(f"{session.url}: {path} had the lost rows, and a cleaning has taken it", path=path)
+    if (base := BaseFile.at(path, entry.size)) is not None:
+        return FileSlice(base.group, base)
+    log = LogFile.at(path, entry.size)
+    assert log is not None, path  # `skipped` names no other files
+    return FileSlice(log.group, None, (log,))
+
+
+def _written_by(rows: pa.Table, instant: str) -> pa.Table:
+    import pyarrow.compute as pc
+
+    return rows.filter(pc.equal(rows[_COMMIT_TIME], instant))
