@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lakelatch.hudi.timeline import Instant, Timeline
     from lakelatch.occ.entries.entries import LogEntry
 
+    from .scheduler import SimProcess
     from .world import World
 
 
@@ -43,12 +44,22 @@ class Neighbourhood:
         self.foreign: set[str] = set()
         self.broken = ""
         self._silent_s: dict[str, float] = {}
+        self._reading: dict[str, SimProcess] = {}
         self._hidden: tuple[float, str] | None = None  # since when a commit is, and which
 
-    def begins(self, attempt: Attempt, instant: str) -> None:
+    def begins(self, process: SimProcess, attempt: Attempt, instant: str) -> None:
         """A stranger has taken its T."""
         attempt.instant = instant
         self.foreign.add(instant)
+        self._reading[instant] = process
+
+    def has_read(self, instant: str) -> None:
+        """It has read the timeline, or has ended."""
+        self._reading.pop(instant, None)
+
+    def is_reading(self, *, before: str) -> bool:
+        """Whether a living stranger with a smaller T may not have read the timeline yet."""
+        return any(each < before and not process.dead for each, process in self._reading.items())
 
     def was_silent(self, instant: str, seconds: float) -> None:
         """The longest time between two beats of a stranger that commits."""

@@ -16,6 +16,7 @@ Source: Apache Hudi 1.2, measured beside ours (`tests/jvm/test_neighbours.py`). 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -299,7 +300,7 @@ class _Job:
         stranger, world = self._stranger, self._stranger._world
         with stranger.locked():
             self.instant = stranger.clock()
-            world.neighbourhood.begins(self._attempt, self.instant)
+            world.neighbourhood.begins(stranger._process, self._attempt, self.instant)
             self._beat()
             self._timer = stranger._env.every(_BEAT_S, self._beat, name="another engine's heartbeat")
             stranger.put(Instant(self.instant, self._action, "requested"))
@@ -372,6 +373,7 @@ class _Job:
         stats = tuple(WriteStat(each.file_id, "", each.partition, each.instant) for each in groups)
         body = encode_commit(CommitMetadata("UPSERT", stats=stats), replace=False)
         self._stranger.put(Instant(self.instant, self._action, "inflight"), body)
+        self._stranger._world.neighbourhood.has_read(self.instant)
 
     def _write(self, group: FileGroupId, content: State, *, prev: str = "null") -> None:
         path = join(group.partition, base_file_name(BaseName(group.file_id, "0-0-0", self.instant)))
@@ -386,6 +388,9 @@ class _Job:
         stranger = self._stranger
         groups = {FileGroupId(each.partition, each.file_id) for each in self._stats}
         groups |= {FileGroupId(partition, each) for partition, ids in self._replaced.items() for each in ids}
+        # Its kind have no rule for each other's begins: a schedule in which two meet there says nothing of ours.
+        while stranger._world.neighbourhood.is_reading(before=self.instant):
+            stranger._env.sleep(0.2)
         with stranger.locked():
             timeline = stranger.timeline()
             for each in timeline.commits:
@@ -398,6 +403,7 @@ class _Job:
             stats = tuple(self._stats)
             metadata = CommitMetadata(
                 "INSERT_OVERWRITE" if self._overwrites else "UPSERT",
+                self._schema(),
                 stats=stats,
                 replaced={partition: tuple(ids) for partition, ids in self._replaced.items()},
             )
@@ -407,6 +413,10 @@ class _Job:
             put = self._store.put_if_absent(path, body)
             if not put.done:
                 raise UnknownError(path)
+
+    def _schema(self) -> str:
+        """The table's schema, spelled otherwise."""
+        return json.dumps(json.loads(self._stranger._world.config.create_schema or "{}") | {"name": "theirs_record"})
 
     def _same_bucket(self, ours: Iterable[FileGroupId], theirs: Iterable[FileGroupId]) -> Iterator[FileGroupId]:
         """Those of ours that meet with theirs: equal file groups, or equal buckets where the table has some."""
@@ -432,6 +442,7 @@ class _Job:
     def over(self, *, landed: bool) -> None:
         """Its heartbeat ends; one that has failed leaves all else to a cleaning."""
         self._alive = False
+        self._stranger._world.neighbourhood.has_read(self.instant)
         if self._timer is None:
             return
         self._timer.cancel()
