@@ -323,7 +323,12 @@ def judge_tokens(entries: list[LogEntry], attempts: Sequence[Attempt], granted: 
             if entry.settings.generation != generation:
                 last = 0
             lock, generation = entry.settings.lock, entry.settings.generation
-        elif isinstance(entry, Commit) and not entry.imported and lock in granted and (entry.instant in known or entry.operation in SERVICES):
+        elif (
+            isinstance(entry, Commit)
+            and not entry.imported
+            and lock in granted
+            and (entry.instant in known or entry.operation in SERVICES)
+        ):
             if entry.token not in granted[lock]:
                 raise Anomaly(f"commit {entry.instant} has token {entry.token}, which {lock} has never given")
             if entry.token < last or (
@@ -334,7 +339,12 @@ def judge_tokens(entries: list[LogEntry], attempts: Sequence[Attempt], granted: 
 
 
 def judge_losses(
-    store: Store, entries: list[LogEntry], attempts: list[Attempt], roots: Roots, *, bucketed: bool,
+    store: Store,
+    entries: list[LogEntry],
+    attempts: list[Attempt],
+    roots: Roots,
+    *,
+    bucketed: bool,
     foreign: Collection[str] = (),
 ) -> None:
     """Nobody was told that it lost without a true conflict: the winner has landed since the loser began, and they meet."""

@@ -44,9 +44,7 @@ class LockServer:
     def has(self, process: SimProcess, now: float) -> bool:
         """Whether it holds the lock."""
         tenure = self.last.get(process)
-        return (
-            tenure is not None and self.holder is not None and self.holder.owner == tenure.owner and now < self.until
-        )
+        return tenure is not None and self.holder is not None and self.holder.owner == tenure.owner and now < self.until
 
     def forget(self) -> None:
         """A fail-over to a replica that had not heard of the last grant: two may hold it now, and tokens repeat."""

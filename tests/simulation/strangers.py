@@ -59,7 +59,9 @@ from .store import SimStore
 if TYPE_CHECKING:
     from .world import World
 
-SILENT_S = 12.0  # after which its kind take each other for failed: as much longer than a lease and a time-out as in Hudi
+SILENT_S = (
+    12.0  # after which its kind take each other for failed: as much longer than a lease and a time-out as in Hudi
+)
 SKEW_S = 0.2  # between two clocks
 _LEASE_S, _LOCK_WAIT_S, _BEAT_S = 5.0, 30.0, 2.0
 _HEARTBEATS, _MARKERS, _INFIX = ".hoodie/.heartbeat", ".hoodie/.temp", ".marker."
@@ -330,9 +332,7 @@ class _Job:
                 seen = decode(stream.read())
             self._saw(seen)
             name = self._attempt.name
-            content = {
-                root: old._replace(names=(*old.names, name), count=old.count + 1) for root, old in seen.items()
-            }
+            content = {root: old._replace(names=(*old.names, name), count=old.count + 1) for root, old in seen.items()}
             self._write(each.group, content, prev=each.instant)
 
     def _insert(self, partition: str, slices: Iterable[FileSlice]) -> None:
@@ -433,7 +433,9 @@ class _Job:
             if each.action == "clustering":
                 name = file_name(replace(each, state="requested"))
                 if body := self._store.body(f"{TIMELINE}/{name}"):
-                    self._refuse(groups & {*_clustered(decode_container(body, "HoodieRequestedReplaceMetadata", name=name))})
+                    self._refuse(
+                        groups & {*_clustered(decode_container(body, "HoodieRequestedReplaceMetadata", name=name))}
+                    )
 
     def _refuse(self, meets: set[FileGroupId]) -> None:
         if meets:

@@ -65,8 +65,8 @@ from .rows import EMAIL
 from .scheduler import Scheduler, SimProcess
 from .shape import BUCKETS, LOCKS, LOG_EPOCHS, MIXES, NO_LOCK, SHARED_LOCK, Shape
 from .store import Bodies, Objects, SimStore
-from .stream_tables import StreamWork
 from .strangers import SILENT_S, Stranger
+from .stream_tables import StreamWork
 from .upkeep import Upkeep
 from .work import FIRST_BALANCE, OPERATION, PARTITIONS, Work
 
@@ -146,6 +146,10 @@ def prepare() -> None:
                             for bucket_count in BUCKETS:
                                 for together in (False, True):
                                     _founded(groups, lock, level, log_epochs, unique, bucket_count, together)
+            for level in ISOLATION_LEVELS:
+                for log_epochs in LOG_EPOCHS:
+                    for bucket_count in BUCKETS:
+                        _founded(groups, SHARED_LOCK, level, log_epochs, False, bucket_count, False)
         for bucket_count in (1, 2):
             for number in range(1, len(stream_tables.SETS)):
                 stream_tables.founded(number, bucket_count)

@@ -47,8 +47,14 @@ def skipped(commits: Iterable[CommitMetadata]) -> list[Skipped]:
             versions[base.group].append((base.instant, stat))
     found = []
     for group in versions.values():
-        for (lost, before), (kept, stat) in pairwise(sorted(group, key=lambda each: each[0])):
+        ordered = sorted(group, key=lambda each: each[0])
+        for (lost, before), (kept, stat) in pairwise(ordered):
             # Not every engine says it of every file.
             if is_time(stat.prev_commit) and stat.prev_commit < lost:
                 found.append(Skipped(lost, before.path, kept, stat.prev_commit))
+        # A version under a smaller T than the one that it was made from; that one began the file group, if it is not above.
+        seen = {each.lost for each in found}
+        for lost, stat in ordered:
+            if is_time(stat.prev_commit) and stat.prev_commit > lost and lost not in seen:
+                found.append(Skipped(lost, stat.path, stat.prev_commit, "nothing"))
     return found
