@@ -28,7 +28,7 @@ def _beside(**faults: float) -> Callable[[Shape], Shape]:
 
     def suited(shape: Shape) -> Shape:
         beside = shape.beside()
-        busy = replace(beside, strangers=2, writers=3, transactions=2, groups=1, keepers=0)
+        busy = replace(beside, strangers=2, writers=3, transactions=3, groups=1, keepers=0)
         return replace(busy, faults=aimed) if aimed else busy
 
     return suited
@@ -90,7 +90,7 @@ def begins_below_are_not_waited_for() -> Patches:
     return [method(NeighboursAtWork, "still_begins", lambda _: lambda *_: None)]
 
 
-@mutant(_beside(slow_at_put_begin=0.3))
+@mutant(_beside(slow_at_put_begin=0.6))
 def who_begins_takes_no_lock() -> Patches:
     """T is picked, and its instant put, while strangers begin and commit."""
 
@@ -144,7 +144,7 @@ def hidden_commits_are_not_looked_for() -> Patches:
     return [mock.patch.object(commit_log, "refuse_skipped")]
 
 
-@mutant(_beside(stop_at_list_timeline=0.1, slow_at_put_requested=0.2, outage_at_list_timeline=0.05))
+@mutant(_beside(slow_at_put_requested=0.4))
 def an_import_is_compared_from_the_version_before_on() -> Patches:
     """A version under a smaller T than that of the one it was made from is not seen."""
 
