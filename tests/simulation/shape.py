@@ -138,9 +138,9 @@ class Shape:
         if self.far and self.faults and also.random() < 0.5:
             step = also.choice(BEGIN_STEPS)
             aimed[f"{also.choice(faults_of(step))} at {step}"] = also.choice((0.1, 0.3))
-        lock = LOCKS[self.seed % 2] if self.lock == NO_LOCK else self.lock
+        lock = LOCKS[self.seed % 2] if self.lock in (NO_LOCK, SHARED_LOCK) else self.lock
         mix = "apart" if luck.random() < 0.5 else self.mix
-        return replace(self, together=True, lock=lock, mix=mix, groups=3, faults=self.faults | aimed)
+        return replace(self.alone(), together=True, lock=lock, mix=mix, groups=3, faults=self.faults | aimed)
 
     def beside(self) -> Shape:
         """Beside another engine, as far as its contract goes: with its clocks, and a lock that forgets nobody."""
@@ -161,6 +161,10 @@ class Shape:
             drift=0.0,
         )
 
+    def alone(self) -> Shape:
+        """The same without another engine."""
+        return replace(self, strangers=0, lock=LOCKS[self.seed % 2]) if self.strangers else self
+
     def crowded(self) -> Shape:
         """The same, with so many writers that most of them wait."""
         if not self.writers:  # there nobody waits
@@ -173,7 +177,7 @@ class Shape:
     def appending(self, *, by_events: bool | None = None) -> Shape:
         """On a merge-on-read table to which its writers append, beside services."""
         return replace(
-            self,
+            self.alone(),
             merge_on_read=True,
             appends=True,
             by_events=bool(self.seed % 2) if by_events is None else by_events,
@@ -199,7 +203,7 @@ class Shape:
     def only_services(self) -> Shape:
         """On a merge-on-read table, whose rows another engine writes and which is compacted here."""
         return replace(
-            self,
+            self.alone(),
             merge_on_read=True,
             writers=0,
             keepers=2,
