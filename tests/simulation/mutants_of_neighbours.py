@@ -102,7 +102,7 @@ def who_begins_takes_no_lock() -> Patches:
     return [method(BeginEntry, "append", lambda _: append)]
 
 
-@mutant(_beside(slow_at_put_begin=0.4))
+@mutant(_beside(stop_at_put_begin=0.3))
 def who_begins_does_not_ask_for_its_lease() -> Patches:
     """A stranger that has begun since does not know of it, and ours goes on under its smaller T."""
 
@@ -111,13 +111,6 @@ def who_begins_does_not_ask_for_its_lease() -> Patches:
         self.release()
 
     return [method(Attempt, "_show_to_neighbours", lambda _: show)]
-
-
-@mutant(_beside(outage_at_put_data=0.2, stop_at_put_data=0.2))
-def who_was_given_up_commits() -> Patches:
-    """Neither its own pending instant, nor a planned rollback, nor its silence keeps ours from committing."""
-    given_up = method(Attempt, "refuse_given_up", lambda _: lambda self: None)
-    return [given_up, mock.patch.object(commit_log, "refuse_planned_rollback")]
 
 
 @mutant(_beside(crash_after_at_put_completed=0.3, slow_answer_at_put_completed=0.1))
@@ -144,7 +137,7 @@ def hidden_commits_are_not_looked_for() -> Patches:
     return [mock.patch.object(commit_log, "refuse_skipped")]
 
 
-@mutant(_beside(slow_at_put_requested=0.4))
+@mutant(_beside(stop_at_put_requested=0.15))
 def an_import_is_compared_from_the_version_before_on() -> Patches:
     """A version under a smaller T than that of the one it was made from is not seen."""
 
