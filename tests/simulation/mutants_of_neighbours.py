@@ -15,7 +15,6 @@ from lakelatch.occ.log import commit_log, imports
 from lakelatch.occ.log.commit_log import CommitLog
 from lakelatch.occ.session.no_lock import NoLease
 from lakelatch.occ.session.table_lock import TableLease
-from lakelatch.occ.workspace.attempt import Attempt
 from lakelatch.occ.workspace.begin_entry import BeginEntry
 
 from .mutant import Patches, method, mutant
@@ -100,17 +99,6 @@ def who_begins_takes_no_lock() -> Patches:
         return log.append(self, follower=follower, publishes=False)
 
     return [method(BeginEntry, "append", lambda _: append)]
-
-
-@mutant(_beside(stop_at_put_begin=0.3))
-def who_begins_does_not_ask_for_its_lease() -> Patches:
-    """A stranger that has begun since does not know of it, and ours goes on under its smaller T."""
-
-    def show(self: Attempt, _: TableLease) -> None:
-        self.arrived()
-        self.release()
-
-    return [method(Attempt, "_show_to_neighbours", lambda _: show)]
 
 
 @mutant(_beside(crash_after_at_put_completed=0.3, slow_answer_at_put_completed=0.1))

@@ -46,6 +46,7 @@ from lakelatch.hudi.timeline import (
 from lakelatch.hudi.timeline.avro_container import encode_container
 from lakelatch.hudi.timeline.avro_schemas import schema_of
 from lakelatch.locks.core.backend import LockRequest
+from lakelatch.storage import Outcome
 
 from .faults import Network
 from .files import decode, encode
@@ -256,7 +257,7 @@ class Stranger:
         """Make an object; ``again``: an earlier try may have."""
         path = instant if isinstance(instant, str) else f"{TIMELINE}/{file_name(instant)}"
         put = self._store.put_if_absent(path, body)
-        if not put.done and not (again and put.cause is None):
+        if not put.done and not (again and put.outcome is Outcome.LOST):
             raise JobFailedError(f"{path}: {put.outcome}")
 
     def delete(self, path: str) -> None:
