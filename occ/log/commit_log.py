@@ -433,14 +433,22 @@ class CommitLog:
         return entry
 
     def _append_decided(self, commit: Commit) -> Commit:
-        """Append the entry of a commit whose instant is on the timeline, at whatever slot it takes."""
-        while commit.instant in self.state.open:
+        """Append the entry of a commit whose instant is on the timeline, unless others have committed meanwhile.
+
+            t=0  P asks for its lease, and is paused; its lease ends
+            t=1  another engine commits to the same file group, and the next of ours imports that
+            t=2  P puts its instant: one of the two hides the other
+
+        No later import would compare P's commit if P appended its entry. So P leaves it to the next holder of the lock.
+        """
+        last = self.state.last
+        while commit.instant in self.state.open and self.state.last is last:
             if (put := self._put(commit)) is not None:
                 assert isinstance(put, Commit)
                 self._close_if_full()
                 return put
             self._read_on(surely=True)
-        # The lease had ended, and the next holder of the lock has imported it.
+        # The lease had ended: the next holder of the lock has imported it, or does.
         return replace(commit, slot=self.next_slot - 1)
 
     def _may_be_at_head(self) -> bool:

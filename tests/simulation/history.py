@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -263,7 +263,7 @@ def _replay(
         story.shown[rows] = story.states[completion] = state
     after: list[tuple[int, State]] = []  # slots of commits, and the states that they left
     for commit in commits:
-        began = begun[commit.instant]
+        began = begun.get(commit.instant, commit.slot)  # another engine has no begin entry
         if commit.operation != "CLEAN" and began < restored:
             raise Anomaly(f"{commit.operation} {commit.instant} began before a restore and landed after it")
         if commit.restores:
@@ -323,7 +323,12 @@ def judge_tokens(entries: list[LogEntry], attempts: Sequence[Attempt], granted: 
             if entry.settings.generation != generation:
                 last = 0
             lock, generation = entry.settings.lock, entry.settings.generation
-        elif isinstance(entry, Commit) and lock in granted and (entry.instant in known or entry.operation in SERVICES):
+        elif (
+            isinstance(entry, Commit)
+            and not entry.imported
+            and lock in granted
+            and (entry.instant in known or entry.operation in SERVICES)
+        ):
             if entry.token not in granted[lock]:
                 raise Anomaly(f"commit {entry.instant} has token {entry.token}, which {lock} has never given")
             if entry.token < last or (
@@ -334,7 +339,13 @@ def judge_tokens(entries: list[LogEntry], attempts: Sequence[Attempt], granted: 
 
 
 def judge_losses(
-    store: Store, entries: list[LogEntry], attempts: list[Attempt], roots: Roots, *, bucketed: bool
+    store: Store,
+    entries: list[LogEntry],
+    attempts: list[Attempt],
+    roots: Roots,
+    *,
+    bucketed: bool,
+    foreign: Collection[str] = (),
 ) -> None:
     """Nobody was told that it lost without a true conflict: the winner has landed since the loser began, and they meet."""
     begun = {e.instant: e.slot for e in entries if isinstance(e, Begin)}
@@ -348,6 +359,8 @@ def judge_losses(
         winner = commits.get(attempt.winner)
         if attempt.winner in plans and ends.get(attempt.winner, math.inf) > ends.get(attempt.instant, math.inf):
             continue  # nobody could end that plan for as long as one waits
+        if winner is None and attempt.instant in begun and attempt.winner in foreign:
+            continue  # it has waited for that one in vain
         if winner is None or winner.slot < begun[attempt.instant]:
             raise Anomaly(f"{attempt.name} lost against {attempt.winner}, which has not landed since it began")
         other = known.get(attempt.winner, Attempt("a service"))

@@ -23,6 +23,7 @@ from . import (
     mutants_of_commits,
     mutants_of_disks,
     mutants_of_groups,
+    mutants_of_neighbours,
     mutants_of_rebase,
     mutants_of_services,
     mutants_of_signs,
@@ -45,6 +46,7 @@ __all__ = [
     "mutants_of_commits",
     "mutants_of_disks",
     "mutants_of_groups",
+    "mutants_of_neighbours",
     "mutants_of_rebase",
     "mutants_of_services",
     "mutants_of_signs",
@@ -76,7 +78,7 @@ def hunt(name: str, seconds: float) -> tuple[int, float, str]:
 
 
 def _shape(name: str, seed: int) -> Shape:
-    shape = MUTANTS[name].suits(Shape.of(seed))
+    shape = MUTANTS[name].suits(Shape.of(seed).alone())
     # On merge-on-read tables nobody writes, or writers of one kind: a mutant that wants others gets a table for them.
     fits = shape.mix in ("appends", "streams") if shape.writers else True
     return shape if fits else replace(shape, appends=False, merge_on_read=False, streams=0)

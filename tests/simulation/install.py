@@ -19,7 +19,7 @@ from lakelatch.locks.core import lease as held
 from lakelatch.locks.core import thread_queue as queue
 from lakelatch.locks.core.lease import LeaseState
 from lakelatch.occ.check import buckets
-from lakelatch.occ.liveness import heartbeat
+from lakelatch.occ.liveness import heartbeat, neighbours
 from lakelatch.occ.log import commit_log
 from lakelatch.occ.log import publisher as publish
 from lakelatch.occ.services import scheduling as services
@@ -35,6 +35,7 @@ from .environment import SimEnvironment, simulated_mutexes
 from .files import compare, join_files, merge_logs
 from .history import Anomaly
 from .row_tables import InPlace
+from .strangers import SILENT_S
 
 _KEPT = 4096
 # Their rooms export functions of the same names.
@@ -68,6 +69,7 @@ def simulated() -> Iterator[None]:
             stack.enter_context(mock.patch.object(apply_rows, "ThreadPoolExecutor", InPlace))
             # What reads rows; what is in a file is judged anyway.
             stack.enter_context(mock.patch.object(Checker, "check", compare))
+            stack.enter_context(mock.patch.object(neighbours, "SILENT_S", SILENT_S))
             stack.enter_context(mock.patch.object(restoring, "refuse_repeated", return_value=None))
             stack.enter_context(mock.patch.object(check, "check_footers", return_value={}))
             stack.enter_context(mock.patch.object(check, "check_logs", return_value=None))

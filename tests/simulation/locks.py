@@ -15,8 +15,18 @@ from lakelatch.locks.lock_url import parse_lock_url
 
 from .environment import SimEnvironment
 from .faults import Network
+from .scheduler import SimProcess
 
 T = TypeVar("T")
+
+
+@dataclass
+class Tenure:
+    """The last time that a process had the lock: from when on, and whether it gave it back itself."""
+
+    owner: str
+    since: float
+    over: bool = False
 
 
 @dataclass
@@ -29,6 +39,12 @@ class LockServer:
     lease_s: float = 0.0
     granted: set[int] = field(default_factory=set)
     ends: dict[str, float] = field(default_factory=dict)  # by owner: when its lease ends
+    last: dict[SimProcess, Tenure] = field(default_factory=dict)
+
+    def has(self, process: SimProcess, now: float) -> bool:
+        """Whether it holds the lock."""
+        tenure = self.last.get(process)
+        return tenure is not None and self.holder is not None and self.holder.owner == tenure.owner and now < self.until
 
     def forget(self) -> None:
         """A fail-over to a replica that had not heard of the last grant: two may hold it now, and tokens repeat."""
@@ -37,6 +53,9 @@ class LockServer:
 
     def give_up(self, *, owner: str | None = None, token: int | None = None) -> bool:
         holder = self.holder
+        for each in self.last.values():
+            if owner == each.owner:
+                each.over = True
         if holder is None or (owner or holder.owner) != holder.owner or (token or holder.token) != holder.token:
             return False
         self.holder = None
@@ -69,6 +88,7 @@ class SimBackend(Backend):
             server.until, server.lease_s = now + request.lease_s, request.lease_s
             server.ends[request.owner] = server.until
             server.granted.add(server.token)
+            server.last[self._network.process] = Tenure(request.owner, now)
             server.holder = Holder(request.key, request.owner, server.token, self.env.now(), None, request.reason)
             return _Grant(self, request.owner, server.token)
 

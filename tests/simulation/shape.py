@@ -10,6 +10,7 @@ from .faults import BEGIN_STEPS, FAULTS, GROUP_STEPS, PROTOCOL_STEPS, faults_of
 
 LOCKS = ("sim://first", "sim://second")
 NO_LOCK = "none://"
+SHARED_LOCK = "sim://shared?key=table"  # with writers of another engine
 LOG_EPOCHS = (1, 10)
 BUCKETS = (None, 2)
 MIXES: dict[str, dict[str, int]] = {
@@ -55,6 +56,7 @@ class Shape:
     ``streams``: they are events of streams, of which so many sets are declared to begin with (`stream_tables.SETS`).
     ``batches``: most transactions are numbered batches, many of them sent again.
     ``together``: who holds the lock commits for those who wait for it.
+    ``strangers``: so many processes of another engine write beside ours (`strangers`).
     ``far``: the store is no local disk, so entries of the log are read ahead."""
 
     seed: int
@@ -85,6 +87,7 @@ class Shape:
     batches: bool = False
     far: bool = False
     together: bool = False
+    strangers: int = 0
 
     @classmethod
     def of(cls, seed: int) -> Shape:
@@ -118,6 +121,8 @@ class Shape:
             shape = replace(shape, mix="gone")
         if random.Random(seed * 7919 + 3).random() < 0.4 and shape.lock != NO_LOCK:
             shape = shape.grouped()
+        if random.Random(seed * 7919 + 7).random() < 0.04:
+            return shape.beside()
         if luck.random() < 0.02:
             return shape.only_services()
         if luck.random() < 0.02:
@@ -133,9 +138,32 @@ class Shape:
         if self.far and self.faults and also.random() < 0.5:
             step = also.choice(BEGIN_STEPS)
             aimed[f"{also.choice(faults_of(step))} at {step}"] = also.choice((0.1, 0.3))
-        lock = LOCKS[self.seed % 2] if self.lock == NO_LOCK else self.lock
+        lock = LOCKS[self.seed % 2] if self.lock in (NO_LOCK, SHARED_LOCK) else self.lock
         mix = "apart" if luck.random() < 0.5 else self.mix
-        return replace(self, together=True, lock=lock, mix=mix, groups=3, faults=self.faults | aimed)
+        return replace(self.alone(), together=True, lock=lock, mix=mix, groups=3, faults=self.faults | aimed)
+
+    def beside(self) -> Shape:
+        """Beside another engine, as far as its contract goes: with its clocks, and a lock that forgets nobody."""
+        faults = {name: rate for name, rate in self.faults.items() if not name.startswith(("jump", "forget"))}
+        return replace(
+            self,
+            strangers=1 + self.seed % 2,
+            lock=SHARED_LOCK,
+            faults=faults,
+            merge_on_read=False,
+            appends=False,
+            streams=0,
+            together=False,
+            unique=False,
+            admin=False,
+            mix="mixed" if self.mix in ("appends", "streams") else self.mix,
+            skew_s=min(self.skew_s, 0.09),
+            drift=0.0,
+        )
+
+    def alone(self) -> Shape:
+        """The same without another engine."""
+        return replace(self, strangers=0, lock=LOCKS[self.seed % 2]) if self.strangers else self
 
     def crowded(self) -> Shape:
         """The same, with so many writers that most of them wait."""
@@ -149,7 +177,7 @@ class Shape:
     def appending(self, *, by_events: bool | None = None) -> Shape:
         """On a merge-on-read table to which its writers append, beside services."""
         return replace(
-            self,
+            self.alone(),
             merge_on_read=True,
             appends=True,
             by_events=bool(self.seed % 2) if by_events is None else by_events,
@@ -175,7 +203,7 @@ class Shape:
     def only_services(self) -> Shape:
         """On a merge-on-read table, whose rows another engine writes and which is compacted here."""
         return replace(
-            self,
+            self.alone(),
             merge_on_read=True,
             writers=0,
             keepers=2,
@@ -191,6 +219,7 @@ class Shape:
             ("writers", 1),
             ("keepers", 0),
             ("readers", 0),
+            ("strangers", 1 if self.strangers else 0),
             ("threads", 1),
             ("transactions", 1),
             ("groups", 1),
@@ -216,7 +245,7 @@ class Shape:
             "reserve",
             "together",
             "far",
-            "lock",
+            *(() if self.strangers else ("lock",)),
             "isolation",
             "mix",
         ):

@@ -65,7 +65,15 @@ def with_keepers(shape: Shape) -> Shape:
     return replace(shape, **services, epoch_slots=min(shape.epoch_slots, 12), log_epochs=1)
 
 
-def tally(first: int, count: int, *, keepers: bool = False, streams: bool = False, together: bool = False) -> Tally:
+def tally(
+    first: int,
+    count: int,
+    *,
+    keepers: bool = False,
+    streams: bool = False,
+    together: bool = False,
+    neighbours: bool = False,
+) -> Tally:
     """Run the schedules of so many seeds. They go on after a failure, which is noted. The others: in all of them."""
     found, began = Tally(), time.process_time()
     gc.disable()  # greenlets and worlds refer to each other; collecting after each block is much cheaper
@@ -75,6 +83,7 @@ def tally(first: int, count: int, *, keepers: bool = False, streams: bool = Fals
                 shape = Shape.of(seed).streaming() if streams else Shape.of(seed)
                 shape = with_keepers(shape) if keepers else shape
                 shape = shape.crowded() if together else shape
+                shape = shape.beside() if neighbours else shape
                 try:
                     world = run(shape)
                 except Exception as e:
@@ -139,6 +148,7 @@ def main() -> int:
     )
     parser.add_argument("--streams", action="store_true", help="a table with streams in every schedule")
     parser.add_argument("--together", action="store_true", help="commits that wait land together in every schedule")
+    parser.add_argument("--neighbours", action="store_true", help="beside another engine in every schedule")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     given = parser.parse_args()
     first = int(time.time()) * 10_000 if given.seed is None else given.seed
@@ -151,7 +161,12 @@ def main() -> int:
     with ProcessPoolExecutor(given.processes, initializer=deaf) as pool:
         blocks = itertools.count(first, BLOCK)
         block = functools.partial(
-            tally, count=BLOCK, keepers=given.keepers, streams=given.streams, together=given.together
+            tally,
+            count=BLOCK,
+            keepers=given.keepers,
+            streams=given.streams,
+            together=given.together,
+            neighbours=given.neighbours,
         )
         running = {pool.submit(block, next(blocks)) for _ in range(2 * given.processes)}
         while running:

@@ -16,7 +16,9 @@ from typing import IO, Any, TypeVar
 from lakelatch.errors import StorageError
 from lakelatch.storage import Durable, Entry, Outcome, Put, Stored
 
+from .environment import WALL
 from .faults import Network, step_of
+from .scheduler import SimProcess
 
 T = TypeVar("T")
 N = TypeVar("N", str, Entry)
@@ -38,6 +40,7 @@ class Objects:
         self.unflushed: dict[str, set[str]] = {}  # by folder: what a power cut would take away
         self._entries: dict[str, dict[str, Entry]] = {}  # by folder and path
         self._folders: dict[str, dict[str, None]] = {"": {}}
+        self.by: SimProcess | None = None  # who sent the request that is carried out
         self._writes = 0
         self.changed: Callable[[str, str], None] = lambda path, what: None  # what: made, replaced or deleted
         for path, body in bodies.items():
@@ -81,7 +84,7 @@ class Objects:
             if path in self.taken_away and path.endswith(".savepoint"):
                 self.came_back[path] = self.taken_away.keys() - self.stored.keys()
         self.stored[path] = Stored(body, tag)
-        self._entries.setdefault(folder, {})[path] = Entry(path, len(body), now)
+        self._entries.setdefault(folder, {})[path] = Entry(path, len(body), WALL + now)
         self.changed(path, "made" if new else "replaced")
         return Put(Outcome.DONE, tag)
 
@@ -257,6 +260,12 @@ class SimStore:
         network = self._network
         if network is None:
             return act(0.0)
+        sent = act
+
+        def act(now: float, **how: bool) -> Put:
+            self._objects.by = network.process
+            return sent(now, **how)
+
         step = step_of(op, path, body)
         fault = network.before(step)
         if fault == "refuse":

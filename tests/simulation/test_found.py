@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 import lakelatch
+from lakelatch.errors import CorruptTableError
+from lakelatch.hudi.timeline.instant_time import next_label
 from lakelatch.occ.entries.entries import Commit
 from lakelatch.occ.log.epochs import LOG
 from lakelatch.testing.faults import Call, On, Pause, Refuse
 
+from ..occ.log.test_strangers import Engine
 from ..occ.world import BEGUN, World, Writer, check_sound
 
 
@@ -95,4 +98,35 @@ def test_a_handle_that_goes_over_to_a_new_epoch_forgets_no_setting_meanwhile(tmp
     )
     a.table.session.log.catch_up()
     assert seen == {("none://", "serializable")}
+    world.close()
+
+
+def test_one_that_was_paused_past_its_lease_leaves_its_entry_to_an_import(tmp_path: Path):
+    """A holds the lock beside another engine, and is paused before its instant; somebody takes its lock. The other engine
+    commits to the same file group, and B imports that. When A's instant is there, one hides the other: had A appended its
+    entry itself, no import would ever have compared the two. Simulator, seed 28 beside strangers, slow at put completed.
+    """
+    world = World(tmp_path / "table", lock=f"file://{tmp_path}/lock?jvm=lock", lock_wait_s=30.0, neighbours="hudi")
+    a, b, c = world.writer("A"), world.writer("B"), world.writer("C")
+    b.env.advance(1.0)
+    theirs = Engine(world, next_label(b.env.now(), b.table.session.log.newest_shown))
+    (theirs.timeline / f"{theirs.requested}.inflight").touch()
+    a.env.advance(1.0)
+    txn = a.begin_add("a")
+
+    def others() -> None:
+        found = b.table.session.lock.provider()
+        assert found is not None
+        locks, key = found
+        locks.break_lease(key, token=locks.inspect(key).token, reason="its holder is paused", who="B")
+        theirs.complete()
+        b.env.advance(1.0)
+        b.add("b")
+
+    a.store.add(Pause(_completed_instant, call=others))
+    assert txn.commit() is not None
+    c.env.advance(1.0)
+    with pytest.raises(CorruptTableError, match="are lost") as told:
+        c.add("a")
+    assert {told.value.lost, told.value.kept} == {theirs.requested, txn.instant}
     world.close()

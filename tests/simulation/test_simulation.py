@@ -13,15 +13,17 @@ from pathlib import Path
 import pytest
 
 from ..thorough import THOROUGH
+from . import mutants_of_neighbours
 from .faults import FAULTS, faults_of
 from .graph import write_skews
 from .hunt import DOCUMENT, MUTANTS, broken, hunt, print_into
 from .install import simulated
-from .shape import LOCKS, MIXES, Shape
+from .shape import LOCKS, MIXES, SHARED_LOCK, Shape
 from .soak import Tally, shrunk, story, tally, with_keepers
 from .world import World, run
 
 BLOCKS, SEEDS, STREAM_SEEDS = 10 if THOROUGH else 1, 400, 140 if THOROUGH else 80
+NEIGHBOUR_SEEDS = 400 if THOROUGH else 100
 # Each of these has to be struck by every fault that can strike it. `soak` tells of all the others too (few leases live
 # long enough to be renewed).
 STEPS = (
@@ -63,6 +65,23 @@ def test_what_can_happen_to_streams_has_happened():
     assert {"committed", "conflict", "lost", "rolled back", "cut off", "failed"} <= set(outcomes)
 
 
+@functools.cache
+def block_beside() -> Tally:
+    return tally(0, NEIGHBOUR_SEEDS, neighbours=True)
+
+
+def test_no_schedule_beside_another_engine_breaks_a_promise():
+    failed = block_beside().failed
+    assert not failed, f"{failed[0][1]}\n\n{story(shrunk(failed[0][0], seeds=50, seconds=20))}"
+
+
+def test_what_can_happen_beside_another_engine_has_happened():
+    also, outcomes = block_beside().also, block_beside().outcomes
+    assert also["commits of another engine"] > NEIGHBOUR_SEEDS
+    assert also["schedules whose lock did not exclude"] < NEIGHBOUR_SEEDS / 10, "the rest is judged"
+    assert {"committed", "conflict", "lost", "rolled back", "cut off", "failed", "unknown"} <= set(outcomes)
+
+
 def test_every_fault_has_struck_every_step_of_the_protocol():
     struck, outcomes, also = Counter[tuple[str, str]](), Counter[str](), Counter[str]()
     for number in range(BLOCKS):
@@ -91,7 +110,8 @@ def test_every_fault_has_struck_every_step_of_the_protocol():
 def test_every_kind_of_work_and_every_setting_occurs():
     shapes = [Shape.of(seed) for seed in range(SEEDS)]
     assert {s.mix for s in shapes} == set(MIXES)
-    assert {s.lock for s in shapes} == {"none://", *LOCKS}
+    assert {s.lock for s in shapes} == {"none://", *LOCKS, SHARED_LOCK}
+    assert {s.strangers for s in shapes} == {0, 1, 2}
     assert {s.isolation for s in shapes} == {"snapshot", "write-serializable", "serializable"}
     assert {s.threads for s in shapes} == {1, 2}
     assert {s.admin for s in shapes} == {False, True}
@@ -153,10 +173,11 @@ def test_what_a_mutant_replaces_is_there(name: str):
         ),
         *("rows_that_others_changed_are_not_looked_at", "a_log_file_lies_where_its_transaction_began"),
         *("events_are_merged_by_requested_time", "what_lands_beside_a_plan_is_in_no_base_file"),
+        *(name for name, each in MUTANTS.items() if each.patches.__module__ == mutants_of_neighbours.__name__),
     ],
 )
 def test_a_broken_protocol_is_noticed(name: str):
-    """A few of them; `make mutants` hunts all."""
+    """A few of them, and all of those beside another engine; `make mutants` hunts all."""
     _, _, caught = hunt(name, seconds=20)
     assert caught, MUTANTS[name].why
 

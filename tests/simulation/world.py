@@ -22,11 +22,13 @@ from lakelatch.errors import (
     CommitStateUnknownError,
     ConflictError,
     ConstraintError,
+    CorruptTableError,
     DuplicateKeyError,
     LakeLatchError,
     LockError,
     RolledBackError,
     StorageError,
+    TableError,
 )
 from lakelatch.hudi.files.file_names import PARTITION_METADATA, new_file_id, partition_metadata
 from lakelatch.hudi.files.listing import BaseFile
@@ -57,16 +59,18 @@ from .ground import ground
 from .history import FOUNDER, Anomaly, Attempt, Follow, Look, Roots, State, Value, judge, judge_losses, judge_tokens
 from .install import simulated
 from .locks import LockServer, open_locks
+from .neighbourhood import Neighbourhood, UnnoticedError
 from .row_tables import RowWork
 from .rows import EMAIL
 from .scheduler import Scheduler, SimProcess
-from .shape import BUCKETS, LOCKS, LOG_EPOCHS, MIXES, NO_LOCK, Shape
+from .shape import BUCKETS, LOCKS, LOG_EPOCHS, MIXES, NO_LOCK, SHARED_LOCK, Shape
 from .store import Bodies, Objects, SimStore
+from .strangers import SILENT_S, Stranger
 from .stream_tables import StreamWork
 from .upkeep import Upkeep
 from .work import FIRST_BALANCE, OPERATION, PARTITIONS, Work
 
-_SECOND_TOKENS = 1_000_000  # so that one lock's tokens are not taken for the other's
+_SECOND_TOKENS, _SHARED_TOKENS = 1_000_000, 2_000_000  # so that one lock's tokens are not taken for the other's
 
 
 @functools.cache
@@ -108,6 +112,7 @@ def _founded(
         "unique_constraints": [EMAIL] if unique else [],
         "bucket_count": bucket_count,
         "group_commit": together,
+        "neighbours": "hudi" if lock == SHARED_LOCK else "none",
     }
     return _set_up(world.objects.bodies(), settings), state
 
@@ -141,6 +146,10 @@ def prepare() -> None:
                             for bucket_count in BUCKETS:
                                 for together in (False, True):
                                     _founded(groups, lock, level, log_epochs, unique, bucket_count, together)
+            for level in ISOLATION_LEVELS:
+                for log_epochs in LOG_EPOCHS:
+                    for bucket_count in BUCKETS:
+                        _founded(groups, SHARED_LOCK, level, log_epochs, False, bucket_count, False)
         for bucket_count in (1, 2):
             for number in range(1, len(stream_tables.SETS)):
                 stream_tables.founded(number, bucket_count)
@@ -182,6 +191,8 @@ class World:
             )
         self.objects = objects.copy()
         self.lock_servers = {LOCKS[0]: LockServer(), LOCKS[1]: LockServer(token=_SECOND_TOKENS)}
+        self.lock_servers[SHARED_LOCK] = LockServer(token=_SHARED_TOKENS)
+        self.neighbourhood = Neighbourhood(self)
         self.faults = Faults(shape.faults, shape.crashes)
         self.attempts: list[Attempt] = []
         self.looks: list[Look] = []
@@ -202,8 +213,8 @@ class World:
 
     def run(self) -> None:
         """Raises `Anomaly`, or what a broken promise raises."""
-        self._config = TableConfig.from_bytes(self.objects.stored[PROPERTIES].body, table="sim")
-        self._rows = row_tables.Contents(lambda path: self.objects.stored[path].body, self._config)
+        self.config = TableConfig.from_bytes(self.objects.stored[PROPERTIES].body, table="sim")
+        self._rows = row_tables.Contents(lambda path: self.objects.stored[path].body, self.config)
         self._wide = stream_tables.Contents(lambda path: self.objects.stored[path].body)
         for path in sorted(self.objects.stored):
             self._settings_at(path)
@@ -216,7 +227,17 @@ class World:
             self._start(f"host{number % 2}", self.upkeep.keep)
         for number in range(self.shape.readers):
             self._start(f"host{number % 2}", self.upkeep.read)
-        self.scheduler.run()
+        for number in range(self.shape.strangers):
+            self._start(f"host{number % 2}", self._work_beside)
+        try:
+            self.scheduler.run()
+        except (Anomaly, TableError) as e:
+            if not self.neighbourhood.broken or isinstance(e, UnnoticedError):
+                raise
+            self.also["hidden commits that were noticed"] += isinstance(e, CorruptTableError)
+        if self.neighbourhood.broken:
+            self.also["schedules whose lock did not exclude"] += 1
+            return
         self.objects.changed = lambda path, what: None
         self.alone(self._audit)
 
@@ -235,12 +256,18 @@ class World:
         return SimProcess(Process(host, f"boot of {host}", number, str(number)), skew, rate)
 
     def table(self, process: SimProcess, *, alone: bool = False) -> Table:
-        self._handles += 1
         network = self._networks.setdefault(process, Network(self.scheduler, process, self.faults))
-        env = SimEnvironment(self.scheduler, process, self._dead, self._handles)
+        env = self.environment(process)
         env.open_lock = functools.partial(self._open_lock, env, network)
         store = SimStore(self.objects, None if alone else network, far=self.shape.far)
         return Table(store, env=env, writer=process.name, epoch_slots=self.shape.epoch_slots)
+
+    def environment(self, process: SimProcess) -> SimEnvironment:
+        self._handles += 1
+        return SimEnvironment(self.scheduler, process, self._dead, self._handles)
+
+    def _work_beside(self, process: SimProcess) -> None:
+        Stranger(self, process).work()
 
     def _open_lock(self, env: SimEnvironment, network: Network, url: str) -> LockProvider:
         return open_locks(url, self.lock_servers[url], env, network)
@@ -291,7 +318,7 @@ class World:
             self.scheduler.pause(luck.random() * 0.1)
 
     def _once(self, table: Table, kind: str) -> None:
-        attempt, batched = self._attempt(self.scheduler.now), self._batched()
+        attempt, batched = self.attempt(self.scheduler.now), self._batched()
         attempt.batch = batched.get("batch", ("", 0))
         serializable = self.scheduler.random.random() < 0.1
 
@@ -326,7 +353,7 @@ class World:
             nonlocal began
             if attempts:
                 attempts[-1].outcome = "lost"
-            attempts.append(self._attempt(began))
+            attempts.append(self.attempt(began))
             began = self.scheduler.now  # the next one begins after this, but when is not told
             attempts[-1].level = table.settings.isolation
             attempts[-1].batch = batched.get("batch", ("", 0))
@@ -352,7 +379,7 @@ class World:
                     f"{attempt.name} was told that it has landed, and {path} is on no disk"
                 )
 
-    def _attempt(self, began: float) -> Attempt:
+    def attempt(self, began: float) -> Attempt:
         attempt = Attempt(f"t{len(self.attempts)}", began=began)
         self.attempts.append(attempt)
         return attempt
@@ -379,7 +406,7 @@ class World:
         except CommitStateUnknownError:
             outcome = "unknown"
         except ConflictError as e:
-            in_vain = "is still running" in str(e)
+            in_vain = "is still running" in str(e) or "of another engine in vain" in str(e)
             outcome = "waited in vain" if in_vain else "conflict"
             if attempts and not in_vain:
                 attempts[-1].winner = e.details.get("winner", "")
@@ -407,11 +434,14 @@ class World:
     def _on_change(self, path: str, what: str) -> None:
         """Reads as Hudi's readers do whenever that can have changed: the timeline, then the files; no log."""
         again = path.startswith(HEARTBEATS) and what == "made" and path in self.objects.taken_away
+        again = again and path.rpartition("/")[2] not in self.neighbourhood.foreign
         if again and self.scheduler.current is not None and not self._is_plan(path.rpartition("/")[2]):
             self.scheduler.violation = Anomaly(f"the heartbeat {path} was removed and its writer made it again")
         if what == "made":
             self._settings_at(path)
             self._asked.made(path, self.objects)
+            if self.shape.strangers:
+                self.neighbourhood.made(path)
         completed = path.startswith(TIMELINE) and "_" in path
         if path.startswith("part=") and what == "made" and not self.shape.appends:
             base = BaseFile.at(path, 0)
@@ -419,7 +449,7 @@ class World:
                 self.roots.hold(base.group, decode(self.objects.stored[path].body))
         if not completed and not (path.startswith("part=") and what == "deleted"):
             return
-        timeline = read_timeline(self._watched, self._config)
+        timeline = read_timeline(self._watched, self.config)
         if not all(timeline.path(each) not in self.objects.taken_away for each in timeline.commits):
             return  # a publisher that has slept during a restore has put back what was taken away, until somebody looks
         state = self.content(cold_view(self._watched, timeline).snapshot)
@@ -444,6 +474,8 @@ class World:
         seen = self._cut_the_power() if self.shape.power_cut else None
         table = self.table(self.process("auditor"), alone=True)
         table.rollback_failed_writes(wait=True)
+        if self.shape.strangers:
+            self._settle_beside(table)
         if seen is not None and seen != self.state(table):
             raise Anomaly(f"after a power cut a reader saw {seen}, and once it was repaired {self.state(table)}")
         if self.shape.keepers:
@@ -455,7 +487,7 @@ class World:
         check_history(table)
         if not self.ground:
             check_published(table)
-        assert read_timeline(self._watched, self._config).commits == table.timeline().commits, (
+        assert read_timeline(self._watched, self.config).commits == table.timeline().commits, (
             "put back, and still there"
         )
         if not any(path.startswith(LOG) for path in self.objects.taken_away):
@@ -478,6 +510,8 @@ class World:
             follow=self._follow(entries),
         )
         self.upkeep.judge(table, entries, story)
+        if self.shape.strangers:
+            self.neighbourhood.judge(entries, table.timeline())
         self.also["commits that others made"] += sum(isinstance(e, Commit) and e.place > 0 for e in entries)
         self.also["begins that others made"] += judge_begins(
             entries, self._asked, self.attempts, faults=bool(self.shape.faults)
@@ -490,7 +524,14 @@ class World:
         locking = () if self.shape.streams else self.attempts  # who writes events takes no lock
         judge_tokens(entries, locking, {url: server.granted for url, server in self.lock_servers.items()})
         if not self.shape.appends:
-            judge_losses(table.store, entries, self.attempts, self.roots, bucketed=self.shape.bucket_count is not None)
+            judge_losses(
+                table.store,
+                entries,
+                self.attempts,
+                self.roots,
+                bucketed=self.shape.bucket_count is not None,
+                foreign=self.neighbourhood.foreign,
+            )
         if self.shape.streams:
             stream_tables.judge_conflicts(self.attempts, entries)
             stream_tables.judge_explained(table, self.state(table), self.scheduler.random.choice(stream_tables.KEYS))
@@ -506,6 +547,14 @@ class World:
                 self._work(txn, Attempt("last"), kind)
             assert txn.result is not None or self.shape.appends
         table.close()
+
+    def _settle_beside(self, table: Table) -> None:
+        """Another engine cleans up too, and ours imports the last of its commits."""
+        stranger = Stranger(self, self.process("stranger"))
+        self.scheduler.pause(SILENT_S)
+        stranger.tidy()
+        with table.session.lease("importing"):
+            table.session.log.append(lambda _: None, look=True)
 
     def _cut_the_power(self) -> State:
         """Some names on the timeline are gone; returns what somebody sees then who only reads."""

@@ -285,6 +285,19 @@ def test_a_rollback_plan_of_a_neighbour_stops_the_transaction_that_it_names(besi
         assert beside.content() == BEGUN | {"a0": 1, "a1": 1}
 
 
+def test_so_does_one_under_a_smaller_t_than_the_version_that_began_its_file_group(beside):
+    a = beside.writer("A")
+    early = later(a)
+    a.env.advance(1.0)
+    txn = a.table.transaction("insert_overwrite")
+    overwrite(txn, "a", "a9")
+    txn.commit()
+    Engine(beside, early).complete()  # reads ours, which was made from no other
+    a.env.advance(1.0)
+    with pytest.raises(CorruptTableError, match=f"rows of {early} are lost: {txn.instant} has the larger T"):
+        a.add("a")
+
+
 def test_an_instant_of_a_transaction_that_was_ended_stops_the_next_writer(beside):
     a, d = beside.writer("A"), beside.writer("D")
     txn = d.begin_add("a")

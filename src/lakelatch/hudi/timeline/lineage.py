@@ -111,8 +111,13 @@ def _skipped_bases(commits: Iterable[CommitMetadata]) -> Iterator[Skipped]:
         if (base := BaseFile.at(stat.path, 0)) is not None:
             versions[base.group].append((base.instant, stat))
     for group in versions.values():
-        for (lost, before), (kept, stat) in pairwise(sorted(group, key=lambda each: each[0])):
+        ordered, seen = sorted(group, key=lambda each: each[0]), set[str]()
+        for (lost, before), (kept, stat) in pairwise(ordered):
             # Not every engine says it of every file.
             if is_time(stat.prev_commit) and stat.prev_commit < lost:
-                how = f"written the same file group on top of {stat.prev_commit}"
-                yield Skipped(lost, before.path, kept, how)
+                seen.add(lost)
+                yield Skipped(lost, before.path, kept, f"written the same file group on top of {stat.prev_commit}")
+        # A version under a smaller T than the one that it was made from; that one began the file group, if it is not above.
+        for lost, stat in ordered:
+            if is_time(stat.prev_commit) and stat.prev_commit > lost and lost not in seen:
+                yield Skipped(lost, stat.path, stat.prev_commit, "the larger T on the same file group")
