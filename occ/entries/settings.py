@@ -277,7 +277,8 @@ class Settings:
         self._settle_columns()
         for name, declared in _DECLARED.items():
             value = getattr(self, name)
-            if declared.within and value is not None and not declared.within(value):
+            none = value is None and declared.fits(None)
+            if declared.within and not none and not declared.within(value):
                 raise ConfigError(f"{name} is {value!r}, must be {declared.bounds}")
         self._refuse_beside_streams()
         self._refuse_beside_neighbours()
