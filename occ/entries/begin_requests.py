@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from ...errors import LakeLatchError
 from ...hudi.timeline import COMMIT_ACTIONS, EARLIEST
-from .entries import Begin, asked_for
+from .entries import BEGUN_BY_OTHERS, Begin, asked_for
 from .entry_rules import is_asked
 from .operations import operation
 
@@ -22,7 +22,6 @@ BEGINS = ".hoodie/.lakelatch/begins"
 _NAME_MAX = 800  # bytes; stores accept 1,024 for a whole path
 _PART = 200  # bytes between two slashes; stores that keep objects as files accept 255
 _NO_T = EARLIEST
-_FIELDS = {"action", "op", "writer", "process", "priority", "first", "asked"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ class BeginRequest:
             text = urlsafe_b64decode(told + "=" * (-len(told) % 4)).decode()
             raw: dict[str, Any] = json.loads(text)
             json.dumps(raw, ensure_ascii=False).encode()  # half a surrogate pair cannot be written to the log
-            if not raw.keys() <= _FIELDS or raw["action"] not in COMMIT_ACTIONS:
+            if not raw.keys() <= BEGUN_BY_OTHERS or raw["action"] not in COMMIT_ACTIONS:
                 return None
             operation(raw["op"].lower())
             found = cls(

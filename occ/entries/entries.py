@@ -2,27 +2,71 @@
 
 The log is the history of transactions. A transaction is open from its begin entry to its commit, rollback or abort.
 Slot numbers continue across epochs, so that two slots always compare.
+
+A field is declared once: `Stored` in its annotation says how, and its place among the others is its place on disk. Earlier
+versions skip a field that they do not know: raise `VERSION` if they must not. A field that is left out at its default keeps
+the bytes of entries that do not use it.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Annotated, Any, Self, TypeVar
 
 from ...conflict import NOWHERE, Claim, Region, Reservation
 from ...environment import Process
 from ...errors import CorruptTableError, UnsupportedTableError
 from ...hudi.timeline import COMMIT_ACTIONS, CommitMetadata, Instant, file_name
 from .batches import Batch, Landed
-from .entry_rules import refuse_strange
+from .entry_rules import (
+    Form,
+    Stored,
+    are_batches,
+    are_instants,
+    are_objects,
+    is_action,
+    is_aside,
+    is_asked,
+    is_batch,
+    is_content,
+    is_flag,
+    is_instant_time,
+    is_number,
+    is_object,
+    is_region,
+    is_reservation,
+    is_text,
+    maybe,
+    or_empty,
+    refuse_begin,
+    refuse_commit,
+)
 from .losses import Loss
 from .settings import VERSION, Settings
 
+_SETTINGS = Stored(load=Settings.from_json, dump=Settings.to_json)
+_LANDED = Stored(
+    are_batches,
+    load=lambda raw: tuple(map(Landed.from_json, raw)),
+    dump=lambda landed: [each.to_json() for each in landed],
+)
+
+
+def _members(members: "Sequence[_Entry]") -> list[dict[str, Any]]:
+    return [each.fields() for each in members]
+
+
+class _Entry:
+    __slots__ = ()
+
+    def fields(self) -> dict[str, Any]:
+        """Return the stored fields, as plain values."""
+        return _FORMS[type(self)].write(self)
+
 
 @dataclass(frozen=True, slots=True)
-class Begin:
+class Begin(_Entry):
     """The begin of a transaction; everything before its slot is its snapshot.
 
     ``plan``: the work of a table service that any process may execute (`service_content.held`). A plan has no heartbeat
@@ -32,19 +76,23 @@ class Begin:
     ``asked``: the id of its requests to be begun by others, if it made any (`BeginRequest`).
     """
 
-    instant: str
-    action: str
-    operation: str
-    writer: str
-    process: Process | None
+    instant: Annotated[str, Stored(is_instant_time, "T")]
+    action: Annotated[str, Stored(is_action, by_others=True)]
+    operation: Annotated[str, Stored(is_text, "op", by_others=True)]
+    writer: Annotated[str, Stored(is_text, by_others=True)]
+    process: Annotated[
+        Process | None, Stored(load=Process.from_json, dump=lambda each: each and each.to_json(), by_others=True)
+    ]
     slot: int = -1
-    priority: int = 0
-    plan: dict[str, Any] | None = None
-    planned_at: int = -1
-    reserved: Reservation | None = None
-    first: int | None = None
-    executes: bool = False
-    asked: str = ""
+    priority: Annotated[int, Stored(is_number, by_others=True)] = 0
+    plan: Annotated[dict[str, Any] | None, Stored(maybe(is_content))] = None
+    planned_at: Annotated[int, Stored(is_number, beside="plan")] = -1
+    executes: Annotated[bool, Stored(is_flag)] = False
+    first: Annotated[int | None, Stored(maybe(is_number), by_others=True)] = None
+    asked: Annotated[str, Stored(or_empty(is_asked))] = ""
+    reserved: Annotated[
+        Reservation | None, Stored(maybe(is_reservation), load=Reservation.from_json, dump=Reservation.to_json)
+    ] = None
 
     kind = "begin"
 
@@ -63,39 +111,16 @@ class Begin:
         """The rank and reservation of this transaction."""
         return Claim(self.instant, self.age, self.priority, self.reserved)
 
-    def fields(self) -> dict[str, Any]:
-        return (
-            {
-                "T": self.instant,
-                "action": self.action,
-                "op": self.operation,
-                "writer": self.writer,
-                "process": self.process.to_json() if self.process else None,
-            }
-            | ({"priority": self.priority} if self.priority else {})
-            | self._planned()
-            | self._reserves()
-        )
-
-    def _planned(self) -> dict[str, Any]:
-        more = {"executes": True} if self.executes else {}
-        return {} if self.plan is None else {"plan": self.plan, "planned_at": self.planned_at} | more
-
-    def _reserves(self) -> dict[str, Any]:
-        age = {} if self.first is None else {"first": self.first}
-        asked = {"asked": self.asked} if self.asked else {}
-        return age | asked | ({} if self.reserved is None else {"reserved": self.reserved.to_json()})
-
 
 @dataclass(frozen=True, slots=True)
-class GroupBegin:
+class GroupBegin(_Entry):
     """The begin of several transactions by one entry: that of its writer, and those of requests.
 
     The snapshot of each is the state before the entry, and its slot that of the entry; T grows from member to member. A
     kind of its own, so that earlier versions stop at it.
     """
 
-    members: tuple[Begin, ...]
+    members: Annotated[tuple[Begin, ...], Stored(are_objects, dump=_members)]
     slot: int = -1
 
     kind = "begins"
@@ -105,12 +130,9 @@ class GroupBegin:
         """T of the first, whose writer appended it for all."""
         return self.members[0].instant
 
-    def fields(self) -> dict[str, Any]:
-        return {"members": [each.fields() for each in self.members]}
-
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(_Entry):
     """The commit of a transaction: this entry alone makes it committed.
 
     ``metadata`` is the plain form of `CommitMetadata` without its schema, or ``side`` names the object that holds it
@@ -123,23 +145,31 @@ class Commit:
     `GroupCommit`. ``imported``: it stands in an `Import`.
     """
 
-    instant: str
-    completion: str
-    action: str
-    operation: str
-    writer: str
-    token: int
-    region: Region = NOWHERE
-    schema: str | None = None
-    metadata: dict[str, Any] | None = None
-    side: dict[str, str] | None = None
+    instant: Annotated[str, Stored(is_instant_time, "T")]
+    completion: Annotated[str, Stored(is_instant_time, "C")]
+    action: Annotated[str, Stored(is_action)]
+    operation: Annotated[str, Stored(is_text, "op")]
+    writer: Annotated[str, Stored(is_text)]
+    token: Annotated[int, Stored(is_number)]
+    region: Annotated[
+        Region,
+        Stored(
+            maybe(is_region), always=True, load=Region.from_json, dump=lambda each: each.to_json() if each else None
+        ),
+    ] = NOWHERE
+    schema: Annotated[str | None, Stored(maybe(is_text), always=True)] = None
+    metadata: Annotated[dict[str, Any] | None, Stored(maybe(is_object), always=True)] = None
+    side: Annotated[dict[str, str] | None, Stored(maybe(is_aside), always=True)] = None
     slot: int = -1
-    blind: bool = False
-    undone: tuple[str, ...] = ()
-    named: str = ""
-    echo: str = ""
-    batch: Batch | None = None
-    standing: tuple[Landed, ...] = ()
+    blind: Annotated[bool, Stored(is_flag)] = False
+    undone: Annotated[tuple[str, ...], Stored(are_instants, load=tuple, dump=list)] = ()
+    named: Annotated[str, Stored(or_empty(is_instant_time))] = ""
+    echo: Annotated[str, Stored(or_empty(lambda name: are_instants([name])))] = ""
+    batch: Annotated[
+        Batch | None,
+        Stored(is_batch, load=lambda pair: Batch(*pair), dump=lambda batch: [batch.source, batch.number]),
+    ] = None
+    standing: Annotated[tuple[Landed, ...], _LANDED] = ()
     recent: Callable[[], CommitMetadata | None] | None = field(default=None, compare=False, repr=False)
     place: int = 0
     imported: bool = False
@@ -169,7 +199,7 @@ class Commit:
         """True if it takes commits back, so that no view before it leads to one after it."""
         return self.action == "restore"
 
-    def placed(self, *, completion: str, token: int, schema: str | None, echo: str = "") -> Commit:
+    def placed(self, *, completion: str, token: int, schema: str | None, echo: str = "") -> Self:
         """Fill in the values that are known only at the slot."""
         # A service changes no schema, and a restore brings back an earlier one.
         schema = schema if self.action in COMMIT_ACTIONS else None
@@ -180,41 +210,16 @@ class Commit:
         """The T under which readers find its schema."""
         return self.echo.partition("_")[0] or self.instant
 
-    def fields(self) -> dict[str, Any]:
-        return {
-            "T": self.instant,
-            "C": self.completion,
-            "action": self.action,
-            "op": self.operation,
-            "writer": self.writer,
-            "token": self.token,
-            "region": self.region.to_json() if self.region else None,
-            "schema": self.schema,
-            "metadata": self.metadata,
-            "side": self.side,
-        } | {key: value for key, value in self._rare() if value}
-
-    def _rare(self) -> tuple[tuple[str, Any], ...]:
-        batch = [self.batch.source, self.batch.number] if self.batch else None
-        return (
-            ("blind", self.blind),
-            ("undone", list(self.undone)),
-            ("named", self.named),
-            ("echo", self.echo),
-            ("batch", batch),
-            ("standing", [each.to_json() for each in self.standing]),
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class GroupCommit:
+class GroupCommit(_Entry):
     """The commits of several transactions by one entry, in the order of ``members``.
 
     Each of them counts like a `Commit` in a slot of its own, right behind the one before it. All have the slot of
     the entry, and differ in their ``place``. A kind of its own, so that earlier versions stop at it.
     """
 
-    members: tuple[Commit, ...]
+    members: Annotated[tuple[Commit, ...], Stored(are_objects, dump=_members)]
     slot: int = -1
 
     kind = "commits"
@@ -223,9 +228,6 @@ class GroupCommit:
     def instant(self) -> str:
         """T of the first, whose writer appended it for all."""
         return self.members[0].instant
-
-    def fields(self) -> dict[str, Any]:
-        return {"members": [each.fields() for each in self.members]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,80 +242,80 @@ class Import(GroupCommit):
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class End(_Entry):
     """The end of a transaction without a commit: ``rollback`` by another process, ``abort`` by its own writer.
 
     ``lost``: details for `Table.why`, if another writer beat it.
     """
 
     kind: str
-    instant: str
-    who: str
-    reason: str
+    instant: Annotated[str, Stored(is_instant_time, "T")]
+    who: Annotated[str, Stored(is_text)]
+    reason: Annotated[str, Stored(is_text)]
     slot: int = -1
-    lost: Loss | None = None
-
-    def fields(self) -> dict[str, Any]:
-        lost = {} if self.lost is None else {"lost": self.lost.to_json()}
-        return {"T": self.instant, "who": self.who, "reason": self.reason} | lost
+    lost: Annotated[
+        Loss | None,
+        Stored(maybe(is_object), load=lambda raw: Loss.from_json(raw) if raw else None, dump=Loss.to_json),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(_Entry):
     """The table's settings from here on."""
 
-    settings: Settings
-    who: str
+    settings: Annotated[Settings, _SETTINGS]
+    who: Annotated[str, Stored(is_text)]
     slot: int = -1
 
     kind = "setting"
 
-    def fields(self) -> dict[str, Any]:
-        return {"settings": self.settings.to_json(), "who": self.who}
-
 
 @dataclass(frozen=True, slots=True)
-class Close:
+class Close(_Entry):
     """The end of the epoch."""
 
     slot: int = -1
 
     kind = "close"
 
-    def fields(self) -> dict[str, Any]:
-        return {}
-
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class Open(_Entry):
     """The begin of the epoch, with the state that the one before it ended with.
 
     ``last``: the newest commit, which may still have to be published. ``schema``: the table's, if the log has it.
     ``batches``: the newest of each source.
     """
 
-    top: str
-    token: int
-    settings: Settings
-    open: tuple[Begin, ...] = ()
-    last: Commit | None = None
+    top: Annotated[str, Stored(is_instant_time)]
+    token: Annotated[int, Stored(is_number)]
+    settings: Annotated[Settings, _SETTINGS]
+    open: Annotated[
+        tuple[Begin, ...],
+        Stored(
+            always=True,
+            load=lambda raw: tuple(_read(Begin, each) for each in raw),
+            dump=lambda all_: [_carried(each) for each in all_],
+        ),
+    ] = ()
+    last: Annotated[
+        Commit | None,
+        Stored(
+            always=True, load=lambda raw: _read(Commit, raw) if raw else None, dump=lambda each: each and _carried(each)
+        ),
+    ] = None
     slot: int = -1
-    schema: str | None = None
-    batches: tuple[Landed, ...] = ()
+    schema: Annotated[str | None, Stored(is_text)] = None
+    batches: Annotated[tuple[Landed, ...], _LANDED] = ()
 
     kind = "open"
 
-    def fields(self) -> dict[str, Any]:
-        rare = {"schema": self.schema, "batches": [each.to_json() for each in self.batches]}
-        return {
-            "top": self.top,
-            "token": self.token,
-            "settings": self.settings.to_json(),
-            "open": [b.fields() | {"slot": b.slot} for b in self.open],
-            "last": self.last.fields() | {"slot": self.last.slot} if self.last else None,
-        } | {key: value for key, value in rare.items() if value}
+
+def _carried(entry: Begin | Commit) -> dict[str, Any]:
+    return entry.fields() | {"slot": entry.slot}
 
 
+_E = TypeVar("_E", bound=_Entry)
 LogEntry = Begin | GroupBegin | Commit | GroupCommit | End | Setting | Close | Open
 Single = Begin | Commit | End | Setting | Close | Open
 
@@ -365,72 +367,33 @@ def decode(body: bytes, path: str) -> LogEntry:
             path=path,
         )
     try:
-        decoded: LogEntry = _DECODERS[kind](raw)
+        return _DECODERS[kind](raw)
     except (AttributeError, KeyError, TypeError, ValueError) as e:
         what = f"lacks {e}" if isinstance(e, KeyError) else f"cannot be understood ({e})"
         raise CorruptTableError(
             f"log entry {path} {what}; writers stop here. Restore it, or rebuild the log with `lakelatch adopt`",
             path=path,
         ) from e
-    return decoded
 
 
-def _begin(raw: dict[str, Any]) -> Begin:
-    refuse_strange("begin", raw)
-    process = Process.from_json(raw["process"])
-    priority = raw.get("priority", 0)
-    return Begin(
-        raw["T"],
-        raw["action"],
-        raw["op"],
-        raw["writer"],
-        process,
-        slot=raw["slot"],
-        priority=priority,
-        plan=raw.get("plan"),
-        planned_at=raw.get("planned_at", -1),
-        reserved=Reservation.from_json(raw.get("reserved")),
-        first=raw.get("first"),
-        executes=raw.get("executes", False),
-        asked=raw.get("asked", ""),
-    )
+_FORMS: dict[type[_Entry], Form] = {
+    Begin: Form(Begin, refuse_begin),
+    Commit: Form(Commit, refuse_commit),
+    **{each: Form(each) for each in (GroupBegin, GroupCommit, Import, End, Setting, Close, Open)},
+}
+BEGUN_BY_OTHERS = _FORMS[Begin].by_others
 
 
-def asked_for(raw: dict[str, Any], *, instant: str) -> Begin:
+def _read(of: type[_E], raw: Mapping[str, Any], /, **more: Any) -> _E:
+    return of(**_FORMS[of].read(raw), **more)
+
+
+def asked_for(raw: Mapping[str, Any], *, instant: str) -> Begin:
     """Decode a requested begin, which has no slot yet (`Begin.fields`).
 
     Raises ValueError, KeyError, TypeError or AttributeError if it is invalid.
     """
-    return _begin({**raw, "T": instant, "slot": 0})
-
-
-def _begins(raw: dict[str, Any]) -> GroupBegin:
-    refuse_strange("begins", raw)
-    slot: int = raw["slot"]
-    return GroupBegin(tuple(_begin({**each, "slot": slot}) for each in raw["members"]), slot)
-
-
-def _commit(raw: dict[str, Any]) -> Commit:
-    refuse_strange("commit", raw)
-    return Commit(
-        raw["T"],
-        raw["C"],
-        raw["action"],
-        raw["op"],
-        raw["writer"],
-        raw["token"],
-        Region.from_json(raw["region"]),
-        raw["schema"],
-        raw["metadata"],
-        raw["side"],
-        slot=raw["slot"],
-        blind=raw.get("blind", False),
-        undone=tuple(raw.get("undone", ())),
-        named=raw.get("named", ""),
-        echo=raw.get("echo", ""),
-        batch=Batch(*raw["batch"]) if raw.get("batch") else None,
-        standing=tuple(map(Landed.from_json, raw.get("standing", ()))),
-    )
+    return _read(Begin, {**raw, "T": instant, "slot": 0})
 
 
 def prepared(raw: Any, *, instant: str, slot: int) -> Commit:
@@ -438,63 +401,30 @@ def prepared(raw: Any, *, instant: str, slot: int) -> Commit:
 
     Raises ValueError, KeyError, TypeError or AttributeError if it is invalid.
     """
-    return _commit({**raw, "T": instant, "C": instant, "token": 0, "slot": slot})
+    return _read(Commit, {**raw, "T": instant, "C": instant, "token": 0, "slot": slot})
 
 
-def _commits(raw: dict[str, Any]) -> GroupCommit:
-    refuse_strange("commits", raw)
-    slot: int = raw["slot"]
-    return GroupCommit(
-        tuple(replace(_commit({**each, "slot": slot}), place=place) for place, each in enumerate(raw["members"])), slot
-    )
+def _begins(raw: Mapping[str, Any]) -> GroupBegin:
+    found = _FORMS[GroupBegin].read(raw)
+    slot = found["slot"]
+    return GroupBegin(tuple(_read(Begin, {**each, "slot": slot}) for each in found["members"]), slot)
 
 
-def _import(raw: dict[str, Any]) -> Import:
-    found = _commits(raw)
-    return Import(tuple(replace(each, imported=True) for each in found.members), found.slot)
+def _commits(raw: Mapping[str, Any], kind: type[GroupCommit] = GroupCommit, **more: Any) -> GroupCommit:
+    found = _FORMS[kind].read(raw)
+    slot, members = found["slot"], enumerate(found["members"])
+    return kind(tuple(_read(Commit, {**each, "slot": slot}, place=place, **more) for place, each in members), slot)
 
 
-def _end(raw: dict[str, Any]) -> End:
-    refuse_strange(raw["kind"], raw)
-    lost = raw.get("lost")
-    return End(
-        raw["kind"], raw["T"], raw["who"], raw["reason"], slot=raw["slot"], lost=Loss.from_json(lost) if lost else None
-    )
-
-
-def _setting(raw: dict[str, Any]) -> Setting:
-    refuse_strange("setting", raw)
-    return Setting(Settings.from_json(raw["settings"]), raw["who"], slot=raw["slot"])
-
-
-def _close(raw: dict[str, Any]) -> Close:
-    refuse_strange("close", raw)
-    return Close(slot=raw["slot"])
-
-
-def _open(raw: dict[str, Any]) -> Open:
-    refuse_strange("open", raw)
-    return Open(
-        raw["top"],
-        raw["token"],
-        Settings.from_json(raw["settings"]),
-        tuple(_begin(b) for b in raw["open"]),
-        _commit(raw["last"]) if raw["last"] else None,
-        slot=raw["slot"],
-        schema=raw.get("schema"),
-        batches=tuple(map(Landed.from_json, raw.get("batches", ()))),
-    )
-
-
-_DECODERS: dict[str, Any] = {
-    "begin": _begin,
+_DECODERS: dict[str, Callable[[dict[str, Any]], LogEntry]] = {
+    "begin": partial(_read, Begin),
     "begins": _begins,
-    "commit": _commit,
+    "commit": partial(_read, Commit),
     "commits": _commits,
-    "import": _import,
-    "rollback": _end,
-    "abort": _end,
-    "setting": _setting,
-    "close": _close,
-    "open": _open,
+    "import": partial(_commits, kind=Import, imported=True),
+    "rollback": partial(_read, End, kind="rollback"),
+    "abort": partial(_read, End, kind="abort"),
+    "setting": partial(_read, Setting),
+    "close": partial(_read, Close),
+    "open": partial(_read, Open),
 }

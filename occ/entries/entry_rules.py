@@ -1,14 +1,16 @@
-"""The rules for log entries: fields have their types, times are times, names stay inside the table.
+"""How the fields of log entries are stored, and the rules for what is read: types fit, times are times, names stay inside.
 
 An entry is a file that others may have written. Its times become names of files, its names of data files are read and
 deleted, and an error in the middle of that would be unintelligible.
 """
 
+# ruff: noqa: D103 - the name of a rule says what it asks
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from ...errors import InputError
@@ -44,132 +46,181 @@ _MAY_BE_NONE = {"operation", "schema", "log_files", *_TEXTS[4:], *_NUMBERS[7:]}
 _OF_ALL: dict[str, type] = {"operation": str, "schema": str, "extra": dict, "compacted": bool, "unique": dict}
 
 
-def _text(value: Any) -> bool:
+def is_text(value: Any) -> bool:
     return type(value) is str
 
 
 # Not `isinstance`: in Python True is an int, in JSON it is not a number.
-def _number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
     return type(value) is int
 
 
-def _maybe(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def is_flag(value: Any) -> bool:
+    return type(value) is bool
+
+
+def is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def are_objects(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(each, dict) for each in value)
+
+
+def anything(value: Any) -> bool:  # noqa: ARG001 - what reads it checks it
+    return True
+
+
+def or_empty(fits: Callable[[Any], object]) -> Callable[[Any], bool]:
+    return lambda value: type(value) is str and (value == "" or bool(fits(value)))
+
+
+def maybe(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: value is None or fits(value)
 
 
-def _time(value: Any) -> bool:
+def is_instant_time(value: Any) -> bool:
     return type(value) is str and bool(_SURELY_TIME(value) or is_time(value))
 
 
-def _action(value: Any) -> bool:
+def is_action(value: Any) -> bool:
     return type(value) is str and value in _ACTIONS
 
 
-def _region(value: Any) -> bool:
+def is_region(value: Any) -> bool:
     return type(value["whole_table"]) is bool and all(type(each) is str for each in value["partitions"])
 
 
-def _reserved(value: Any) -> bool:
+def is_reservation(value: Any) -> bool:
     groups = all(len(each) == 2 and all(type(text) is str for text in each) for each in value["groups"])
-    return groups and _region(value["region"])
+    return groups and is_region(value["region"])
 
 
-def _asked(value: Any) -> bool:
-    return type(value) is str and (value == "" or is_asked(value) is not None)
-
-
-def _instants(value: Any) -> bool:
+def are_instants(value: Any) -> bool:
     return isinstance(value, list) and all(type(each) is str and parse(each, layout=2) for each in value)
 
 
-def _aside(value: Any) -> bool:
-    return isinstance(value, dict) and is_side(value["path"]) and _text(value["sha256"])
+def is_aside(value: Any) -> bool:
+    return isinstance(value, dict) and is_side(value["path"]) and is_text(value["sha256"])
 
 
-def _held(value: Any) -> bool:
+def is_content(value: Any) -> bool:
     """True for the form that `service_content.hold` leaves in an entry."""
     if isinstance(value, dict) and "side" in value:
-        return is_side(value["side"]) and _text(value["sha256"])
+        return is_side(value["side"]) and is_text(value["sha256"])
     return isinstance(value, dict) and isinstance(value["content"], dict)
 
 
-def _batch(value: Any) -> bool:
+def is_batch(value: Any) -> bool:
     try:
         return isinstance(value, list) and bool(Batch(*value))
     except (InputError, TypeError):
         return False
 
 
-def _batches(value: Any) -> bool:
-    return isinstance(value, list) and all(_batch(each[:2]) and _time(each[2]) for each in value)
+def are_batches(value: Any) -> bool:
+    return isinstance(value, list) and all(is_batch(each[:2]) and is_instant_time(each[2]) for each in value)
 
 
-_Tests = dict[str, Callable[[Any], bool]]
-_TRANSACTION: _Tests = {"T": _time, "slot": _number}
-_BEGIN = _TRANSACTION | {"action": _action, "op": _text, "writer": _text}
-_BEGIN_MAY = {
-    "priority": _number,
-    "plan": _maybe(_held),
-    "planned_at": _number,
-    "first": _maybe(_number),
-    "executes": lambda value: type(value) is bool,
-    "reserved": _maybe(_reserved),
-    "asked": _asked,
-}
-_COMMIT = _BEGIN | {
-    "C": _time,
-    "token": _number,
-    "region": _maybe(_region),
-    "schema": _maybe(_text),
-    "metadata": _maybe(lambda value: isinstance(value, dict)),
-    "side": _maybe(_aside),
-}
-_COMMIT_MAY: _Tests = {
-    "blind": lambda value: type(value) is bool,
-    "undone": _instants,
-    "named": lambda value: value == "" or _time(value),
-    "echo": lambda value: value == "" or _instants([value]),
-    "batch": _batch,
-    "standing": _batches,
-}
-_SEVERAL: _Tests = {
-    "slot": _number,
-    "members": lambda value: isinstance(value, list) and bool(value) and all(isinstance(each, dict) for each in value),
-}
-_END = _TRANSACTION | {"who": _text, "reason": _text}
-_END_MAY = {"lost": _maybe(lambda value: isinstance(value, dict))}  # `Loss.from_json` checks the rest
-_FIELDS: dict[str, tuple[_Tests, _Tests]] = {
-    "begin": (_BEGIN, _BEGIN_MAY),
-    "begins": (_SEVERAL, {}),
-    "commit": (_COMMIT, _COMMIT_MAY),
-    "commits": (_SEVERAL, {}),
-    "import": (_SEVERAL, {}),
-    "rollback": (_END, _END_MAY),
-    "abort": (_END, _END_MAY),
-    "setting": ({"slot": _number, "who": _text}, {}),
-    "close": ({"slot": _number}, {}),
-    "open": ({"slot": _number, "top": _time, "token": _number}, {"schema": _text, "batches": _batches}),
-}
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The stored form of a field of an entry, declared in the field's annotation; `Form` reads and writes by it.
+
+    Attributes:
+        fits: the rule for a stored value.
+        key: its name in the entry; "" if that is the field's own.
+        always: it is written at its default too, and an entry without it is refused. So is a field without a default.
+        beside: another field: it is written whenever that one is, and else not.
+        by_others: another writer may begin a transaction that has it (`BeginRequest`).
+        load, dump: from the stored value, and to it; None: they are the same.
+    """
+
+    fits: Callable[[Any], bool] = anything
+    key: str = ""
+    always: bool = False
+    beside: str = ""
+    by_others: bool = False
+    load: Callable[[Any], Any] | None = None
+    dump: Callable[[Any], Any] | None = None
 
 
-def refuse_strange(kind: str, raw: Mapping[str, Any]) -> None:
-    """Raise ValueError for an entry with an invalid field; KeyError if it lacks a field."""
-    must, may = _FIELDS[kind]
-    for name, fits in must.items():
-        if not fits(raw[name]):
-            raise ValueError(f"{name} is {raw[name]!r:.80}")
-    for name, fits in may.items():
-        if name in raw and not fits(raw[name]):
-            raise ValueError(f"{name} is {raw[name]!r:.80}")
-    if kind == "commit":
-        content, kept = raw["metadata"], (raw["metadata"] or {}).get("held")
-        if content is None and raw["side"] is None:
-            raise ValueError("it says nothing of what it did")
-        if kept is not None and not _held(kept):
-            raise ValueError(f"held is {kept!r:.80}")
-        _refuse_outside_if_any(content, kept)
-    elif kind == "begin":
-        _refuse_outside_if_any(None, raw.get("plan"))
+_Read = tuple[str, str, Callable[[Any], bool], Callable[[Any], Any] | None]
+_Write = tuple[str, str, Callable[[Any], Any] | None]
+
+
+class Form:
+    """The stored fields of one kind of entry, in the order in which they are written: that of their declaration.
+
+    Attributes:
+        by_others: keys of the fields that others may write.
+    """
+
+    def __init__(self, kind: type, refuse: Callable[[Mapping[str, Any]], None] | None = None) -> None:
+        """``refuse`` checks a whole entry, after its fields."""
+        self._refuse, by_others = refuse, set[str]()
+        # Two tables each, with what is needed: they are gone through for every entry of the log.
+        self._read_must, self._read_may = list[_Read](), list[_Read]()
+        self._write_must, self._write_may = list[_Write](), list[tuple[*_Write, Any, str]]()
+        for each in fields(kind):
+            for stored in getattr(each.type, "__metadata__", ()):
+                key = stored.key or each.name
+                read, write = (each.name, key, stored.fits, stored.load), (each.name, key, stored.dump)
+                if stored.always or each.default is MISSING:
+                    self._read_must.append(read)
+                    self._write_must.append(write)
+                else:
+                    self._read_may.append(read)
+                    self._write_may.append((*write, each.default, stored.beside))
+                by_others |= {key} if stored.by_others else set()
+        self.by_others = frozenset(by_others)
+
+    def read(self, raw: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of the fields, by name. Raise ValueError for an invalid one, KeyError if one is missing."""
+        values: dict[str, Any] = {}
+        for name, key, fits, load in self._read_must:
+            value = raw[key]
+            if not fits(value):
+                raise ValueError(f"{key} is {value!r:.80}")
+            values[name] = load(value) if load else value
+        values["slot"] = raw["slot"]
+        if not is_number(raw["slot"]):
+            raise ValueError(f"slot is {raw['slot']!r:.80}")
+        for name, key, fits, load in self._read_may:
+            if key in raw:
+                value = raw[key]
+                if not fits(value):
+                    raise ValueError(f"{key} is {value!r:.80}")
+                values[name] = load(value) if load else value
+        if self._refuse:
+            self._refuse(raw)
+        return values
+
+    def write(self, entry: Any) -> dict[str, Any]:
+        """Return the reverse of `read`, without the slot."""
+        values: dict[str, Any] = {}
+        for name, key, dump in self._write_must:
+            value = getattr(entry, name)
+            values[key] = dump(value) if dump else value
+        for name, key, dump, default, beside in self._write_may:
+            value = getattr(entry, name)
+            if beside in values if beside else value is not default and value != default:
+                values[key] = dump(value) if dump else value
+        return values
+
+
+def refuse_commit(raw: Mapping[str, Any]) -> None:
+    """Raise ValueError for a commit that does not say what it did, or names a file outside of the table."""
+    content, kept = raw["metadata"], (raw["metadata"] or {}).get("held")
+    if content is None and raw["side"] is None:
+        raise ValueError("it says nothing of what it did")
+    if kept is not None and not is_content(kept):
+        raise ValueError(f"held is {kept!r:.80}")
+    _refuse_outside_if_any(content, kept)
+
+
+def refuse_begin(raw: Mapping[str, Any]) -> None:
+    """Raise ValueError for a plan that names a file outside of the table."""
+    _refuse_outside_if_any(None, raw.get("plan"))
 
 
 def _refuse_outside_if_any(content: Mapping[str, Any] | None, kept: Mapping[str, Any] | None) -> None:
@@ -221,7 +272,7 @@ def _places(content: Mapping[str, Any]) -> Iterator[str]:
         raise TypeError("extra")
     for name, values in content.get("unique", {}).items():
         if not all(type(text) is str for low, high in values["spans"].values() for text in (low, high)) or not (
-            _text(values["hashes"]) and values["hashes"].isascii() if "hashes" in values else _aside(values["side"])
+            is_text(values["hashes"]) and values["hashes"].isascii() if "hashes" in values else is_aside(values["side"])
         ):
             raise TypeError(name)
     for partition, ids in content.get("replaced", {}).items():

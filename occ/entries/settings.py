@@ -1,10 +1,14 @@
-"""The settings shared by all writers of one table. They are kept in the commit log, so all writers agree."""
+"""The settings shared by all writers of one table. They are kept in the commit log, so all writers agree.
+
+A setting is one field of `Settings`: its default, its meaning, and what values it takes. What is stored, refused and printed,
+the options of the command line and the table in docs/configuration.md derive from that.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import chain
 from typing import Any, Literal
 from urllib.parse import parse_qsl
@@ -19,25 +23,16 @@ from ...streams import Stream
 
 VERSION = 1  # of the log's entries, and of the features a writer has to know
 OFF, DIRECT, TRANSACTIONAL, ASYNC = EARLY = ("off", "direct", "transactional", "async")  # early conflict detection
-_FILE_BYTES = {"target_file_bytes": 1024, "small_file_bytes": 0}  # the smallest allowed
 _FILE_BYTES_MAX = 1 << 40
-_WHOLE, _YES_NO = ("log_epochs", "min_version", "generation"), ("unique_keys", "rebase", "group_commit")
-_WORDS = ("lock", "neighbours", "strategy", "isolation", "early_conflict_detection", "ties")
-_SECONDS = ("lease_s", "lock_wait_s", "yield_wait_s", "reservation_s", "heartbeat_interval_s", "heartbeat_timeout_s")
 _SECONDS_MAX = 365 * 86400
 _PARTIAL_UPDATE = {"*": "last_non_null"}  # of all columns
-_ARCHIVE_ABOVE = 500
-# Left out of entries at their defaults, so that earlier versions of this library can read tables that do not use them.
-_NEW: dict[str, Any] = {
-    "neighbours": "none",
-    "merge": (),
-    "ties": "last",
-    "streams": (),
-    "group_commit": False,
-    "archive_above": _ARCHIVE_ABOVE,
-    "target_file_bytes": None,
-    "small_file_bytes": None,
-}
+# Always in entries. Every later setting is left out at its default, so that earlier versions of this library, which refuse
+# settings that they do not know, can read tables that do not use it.
+_FIRST = frozenset((
+    "lock", "strategy", "isolation", "bucket_count", "unique_keys", "unique_constraints", "statistics", "lease_s", "lock_wait_s",
+    "yield_wait_s", "reservation_s", "early_conflict_detection", "rebase", "heartbeat_interval_s", "heartbeat_timeout_s",
+    "log_epochs", "min_version", "generation",
+))  # fmt: skip
 NO_NEIGHBOURS, HUDI = NEIGHBOURS = ("none", "hudi")
 OWN_LOCK = "table"
 NO_LOCK = "none://"
@@ -45,108 +40,248 @@ _SHARED_WITH_JVM = frozenset({"key", "jvm", "layout"})  # options of a lock URL 
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """Each field is declared once: name, default, unit in the name.
+class Declared:
+    """What is declared of a setting.
 
     Attributes:
-        lock: URL of the lock provider; ``table`` is the filesystem lock in the table's own folder (local tables
-            only), ``none://`` leaves the order of commits to the log alone.
-        neighbours: other engines that write the table beside ours: ``none``, or ``hudi`` for Hudi's JVM writers, which take
-            the table's lock and read no log ([neighbours.md](neighbours.md)). Experimental.
-        strategy: which of two conflicting transactions yields: ``simple``, ``bucket``, ``prefer-writer`` or ``priority``.
-        isolation: the isolation level of transactions: ``snapshot``, ``write-serializable`` or ``serializable``.
-        bucket_count: number of buckets of the bucket index; None is the simple index.
-        unique_keys: with the simple index, two writers that insert one new key at the same time conflict.
-        unique_constraints: columns, or lists of columns, whose values must be unique in the table.
-        statistics: columns whose smallest and largest values commits carry, or ``all``; None is the first 32 if
-            the isolation level uses them.
-        merge: how the values of a column are merged when a row is upserted: ``{"clicks": "sum"}``, or ``partial_update``.
-        ties: which of two rows with equal ordering values is newer: ``last`` to arrive, or ``first``.
-        lease_s: how long a lock lease lasts unless renewed, where the lock's URL does not say (``?lease=10s``).
-        lock_wait_s: how long a commit waits for the lock.
-        yield_wait_s: how long a transaction waits for others of higher rank: at its begin for their reservations, at
-            its commit for their end.
-        rebase: whether a transaction that lost only on file groups merges again. False: it fails; for tables whose readers replay
-            spans of the past (docs/starvation.md).
-        group_commit: whether the holder of the lock also commits for writers waiting for it, in one entry of the log;
-            on a store that is no local disk transactions begin so, too (docs/protocol.md). Experimental; earlier versions
-            of this library refuse such a table.
-        early_conflict_detection: when a writer checks whether others are at work on its file groups, to wait or to yield
-            before its commit: ``off``, ``direct`` (before each file), ``transactional`` (the same under the table's lock) or
-            ``async`` (with each heartbeat).
-        reservation_s: a reservation that a writer has seen for so long no longer counts for it.
-        heartbeat_interval_s: how often a writer shows that it lives. JVM writers on the same table judge by 120 s.
-        heartbeat_timeout_s: a writer whose heartbeat has not changed for so long may be rolled back.
-        archive_above: with more commits than this on the active timeline the oldest are archived, down to half as many, by the
-            writer that closes an epoch of the log, beside its work: every few hundred commits, so a smaller number archives more,
-            and not sooner. None: only `Table.archive` archives.
-        log_epochs: how many epochs of the commit log are kept at least, of a thousand entries each; older ones go when
-            nothing needs them.
-        min_version: writers of a smaller version (`VERSION`) stop, and say so; readers go on. Only ever raised.
-        streams: jobs that fill columns of their own ([streams.md](streams.md)); declared by `Table.stream`, cannot be set.
-        target_file_bytes: the target size of a file; a file of that size gets no new rows. None: the size in the table's
-            properties (Hudi's ``hoodie.parquet.max.file.size``), else 120 MiB.
-        small_file_bytes: new rows of an upsert join a smaller file instead of beginning their own; 0: never. None: the size
-            in the properties (``hoodie.parquet.small.file.limit``), else 4 MiB.
-        generation: counts changes of the lock and restarts of its tokens; cannot be set.
+        told: its meaning, as the documents say it.
+        fits, wanted: the rule for the type of a value, and its words. 2.5 buckets would be two for one writer and none for
+            another.
+        option: the type of its option of the command line; None: it has none, or one of another form.
+        within, bounds: the rule for the range of a value, and its words.
+        choice: people set it. Otherwise it changes with something else.
     """
 
-    lock: str = OWN_LOCK
-    neighbours: str = NO_NEIGHBOURS
-    strategy: str = "simple"
-    isolation: str = "snapshot"
-    bucket_count: int | None = None
-    unique_keys: bool = True
-    unique_constraints: tuple[tuple[str, ...], ...] = ()
-    statistics: tuple[str, ...] | str | None = None
-    merge: tuple[tuple[str, str], ...] = ()
-    ties: Literal["last", "first"] = "last"
-    lease_s: float = 30.0
-    lock_wait_s: float = 120.0
-    yield_wait_s: float = 300.0
-    reservation_s: float = 900.0
-    early_conflict_detection: str = OFF
-    rebase: bool = True
-    group_commit: bool = False
-    heartbeat_interval_s: float = 10.0
-    heartbeat_timeout_s: float = 60.0
-    archive_above: int | None = _ARCHIVE_ABOVE
-    log_epochs: int = 10
-    min_version: int = 1
-    streams: tuple[Stream, ...] = ()
-    target_file_bytes: int | None = None
-    small_file_bytes: int | None = None
-    generation: int = 0
+    told: str
+    fits: Callable[[Any], bool]
+    wanted: str
+    option: type | None
+    within: Callable[[Any], bool] | None = None
+    bounds: str = ""
+    choice: bool = True
+
+
+def _setting(default: Any, told: str, *rules: Any, **more: Any) -> Any:
+    return field(default=default, metadata={"declared": Declared(told, *rules, **more)})
+
+
+def _whole(
+    default: int | None,
+    told: str,
+    least: int | None = None,
+    most: int | None = None,
+    bounds: str = "",
+    *,
+    none: bool = False,
+    choice: bool = True,
+) -> Any:
+    none = none or default is None
+    within = None if least is None else lambda value: least <= value <= (math.inf if most is None else most)
+    wanted = "a whole number, or None" if none else "a whole number"
+    bounds = bounds or (f"at least {least}" if most is None else f"between {least} and {most}")
+
+    def fits(value: Any) -> bool:
+        return _is_whole(value) or (none and value is None)
+
+    return _setting(default, told, fits, wanted, int, within, bounds, choice)
+
+
+def _bytes(default: int | None, told: str, least: int) -> Any:
+    return _whole(default, told, least, _FILE_BYTES_MAX, f"between {least} and {_FILE_BYTES_MAX} bytes, or None")
+
+
+def _seconds(default: float, told: str) -> Any:
+    return _setting(
+        default,
+        told,
+        lambda value: _is_whole(value) or (isinstance(value, float) and math.isfinite(value)),
+        "a number of seconds",
+        float,
+        lambda value: 0 < value <= _SECONDS_MAX,
+        f"positive, and {_SECONDS_MAX} (a year) at most",
+    )
+
+
+def _flag(default: bool, told: str) -> Any:
+    return _setting(default, told, lambda value: isinstance(value, bool), "True or False", bool)
+
+
+def _word(default: str, told: str, among: Sequence[str] = (), bounds: str = "") -> Any:
+    within = among.__contains__ if among else None
+    bounds = bounds or f"one of {', '.join(among)}"
+    return _setting(default, told, lambda value: isinstance(value, str), "a word", str, within, bounds)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _constraints(value: Any) -> bool:
+    return isinstance(value, Sequence) and all(_columns(each) for each in ([value] if _columns(value) else value))
+
+
+def _merged(value: Any) -> bool:
+    """Return whether `Settings.merge` accepts it; an entry of the log has pairs."""
+    if isinstance(value, str):
+        return value == "partial_update"
+    pairs = list(value.items()) if isinstance(value, Mapping) else value
+    return isinstance(pairs, Sequence) and all(
+        isinstance(each, Sequence) and len(each) == 2 and _columns(each) for each in pairs
+    )
+
+
+def _columns(value: Any) -> bool:
+    """Return whether it is the name of a column, or a list of names."""
+    names = [value] if isinstance(value, str) else value
+    return isinstance(names, Sequence) and all(isinstance(each, str) and each for each in names)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of a table. docs/configuration.md has the meaning of each."""
+
+    lock: str = _word(
+        OWN_LOCK,
+        "URL of the lock provider; ``table`` is the filesystem lock in the table's own folder (local tables "
+        "only), ``none://`` leaves the order of commits to the log alone.",
+    )
+    neighbours: str = _word(
+        NO_NEIGHBOURS,
+        "other engines that write the table beside ours: ``none``, or ``hudi`` for Hudi's JVM writers, which "
+        "take the table's lock and read no log ([neighbours.md](neighbours.md)). Experimental.",
+        NEIGHBOURS,
+    )
+    strategy: str = _word(
+        "simple",
+        "which of two conflicting transactions yields: ``simple``, ``bucket``, ``prefer-writer`` or ``priority``.",
+    )
+    isolation: str = _word(
+        "snapshot", "the isolation level of transactions: ``snapshot``, ``write-serializable`` or ``serializable``."
+    )
+    bucket_count: int | None = _whole(
+        None,
+        "number of buckets of the bucket index; None is the simple index.",
+        1,
+        99_999_999,
+        "between 1 and 99999999 (8 digits of a file id)",
+    )
+    unique_keys: bool = _flag(
+        True, "with the simple index, two writers that insert one new key at the same time conflict."
+    )
+    unique_constraints: tuple[tuple[str, ...], ...] = _setting(
+        (),
+        "columns, or lists of columns, whose values must be unique in the table.",
+        _constraints,
+        """columns or lists of columns: ["email", ["country", "number"]]""",
+        None,
+    )
+    statistics: tuple[str, ...] | str | None = _setting(
+        None,
+        "columns whose smallest and largest values commits carry, or ``all``; None is the first 32 if the "
+        "isolation level uses them.",
+        lambda value: value is None or _columns(value),
+        "a column, a list of columns, 'all' or None",
+        str,
+    )
+    merge: tuple[tuple[str, str], ...] = _setting(
+        (),
+        'how the values of a column are merged when a row is upserted: ``{"clicks": "sum"}``, or ``partial_update``.',
+        _merged,
+        """'partial_update', or a merger for each column: {"clicks": "sum"}""",
+        None,
+    )
+    ties: Literal["last", "first"] = _word(
+        "last",
+        "which of two rows with equal ordering values is newer: ``last`` to arrive, or ``first``.",
+        ("last", "first"),
+        "'last' or 'first'",
+    )
+    lease_s: float = _seconds(
+        30.0, "how long a lock lease lasts unless renewed, where the lock's URL does not say (``?lease=10s``)."
+    )
+    lock_wait_s: float = _seconds(120.0, "how long a commit waits for the lock.")
+    yield_wait_s: float = _seconds(
+        300.0,
+        "how long a transaction waits for others of higher rank: at its begin for their reservations, at its "
+        "commit for their end.",
+    )
+    reservation_s: float = _seconds(900.0, "a reservation that a writer has seen for so long no longer counts for it.")
+    early_conflict_detection: str = _word(
+        OFF,
+        "when a writer checks whether others are at work on its file groups, to wait or to yield before its "
+        "commit: ``off``, ``direct`` (before each file), ``transactional`` (the same under the table's lock) "
+        "or ``async`` (with each heartbeat).",
+        EARLY,
+    )
+    rebase: bool = _flag(
+        True,
+        "whether a transaction that lost only on file groups merges again. False: it fails; for tables whose "
+        "readers replay spans of the past (docs/starvation.md).",
+    )
+    group_commit: bool = _flag(
+        False,
+        "whether the holder of the lock also commits for writers waiting for it, in one entry of the log; on "
+        "a store that is no local disk transactions begin so, too (docs/protocol.md). Experimental; earlier "
+        "versions of this library refuse such a table.",
+    )
+    heartbeat_interval_s: float = _seconds(
+        10.0, "how often a writer shows that it lives. JVM writers on the same table judge by 120 s."
+    )
+    heartbeat_timeout_s: float = _seconds(
+        60.0, "a writer whose heartbeat has not changed for so long may be rolled back."
+    )
+    archive_above: int | None = _whole(
+        500,
+        "with more commits than this on the active timeline the oldest are archived, down to half as many, "
+        "by the writer that closes an epoch of the log, beside its work: every few hundred commits, so a "
+        "smaller number archives more, and not sooner. None: only `Table.archive` archives.",
+        2,
+        None,
+        "at least 2, or None: half of them stay",
+        none=True,
+    )
+    log_epochs: int = _whole(
+        10,
+        "how many epochs of the commit log are kept at least, of a thousand entries each; older ones go when "
+        "nothing needs them.",
+        1,
+    )
+    min_version: int = _whole(
+        1, "writers of a smaller version (`VERSION`) stop, and say so; readers go on. Only ever raised."
+    )
+    streams: tuple[Stream, ...] = _setting(
+        (),
+        "jobs that fill columns of their own ([streams.md](streams.md)); declared by `Table.stream`, cannot be set.",
+        lambda value: isinstance(value, list | tuple),
+        "a list of declarations",
+        None,
+        choice=False,
+    )
+    target_file_bytes: int | None = _bytes(
+        None,
+        "the target size of a file; a file of that size gets no new rows. None: the size in the table's "
+        "properties (Hudi's ``hoodie.parquet.max.file.size``), else 120 MiB.",
+        1024,
+    )
+    small_file_bytes: int | None = _bytes(
+        None,
+        "new rows of an upsert join a smaller file instead of beginning their own; 0: never. None: the size "
+        "in the properties (``hoodie.parquet.small.file.limit``), else 4 MiB.",
+        0,
+    )
+    generation: int = _whole(0, "counts changes of the lock and restarts of its tokens; cannot be set.", choice=False)
 
     def __post_init__(self) -> None:
         refuse_contradiction(self.strategy, bucket_count=self.bucket_count)
         refuse_isolation(self.isolation)
         self._settle_columns()
+        for name, declared in _DECLARED.items():
+            value = getattr(self, name)
+            none = value is None and declared.fits(None)
+            if declared.within and not none and not declared.within(value):
+                raise ConfigError(f"{name} is {value!r}, must be {declared.bounds}")
         self._refuse_beside_streams()
         self._refuse_beside_neighbours()
-        if self.bucket_count is not None and not 1 <= self.bucket_count <= 99_999_999:
-            raise ConfigError(
-                f"bucket_count is {self.bucket_count}, must be between 1 and 99999999 (8 digits of a file id)"
-            )
-        if self.early_conflict_detection not in EARLY:
-            raise ConfigError(
-                f"early_conflict_detection is {self.early_conflict_detection!r}, must be one of {', '.join(EARLY)}"
-            )
-        if self.log_epochs < 1:
-            raise ConfigError(f"log_epochs is {self.log_epochs}, must be at least 1")
-        if self.archive_above is not None and self.archive_above < 2:
-            raise ConfigError(f"archive_above is {self.archive_above}, must be at least 2, or None: half of them stay")
-        if self.ties not in ("last", "first"):
-            raise ConfigError(f"ties is {self.ties!r}, must be 'last' or 'first'")
-        for name in _SECONDS:
-            if not 0 < getattr(self, name) <= _SECONDS_MAX:
-                raise ConfigError(
-                    f"{name} is {getattr(self, name)}, must be positive, and {_SECONDS_MAX} (a year) at most"
-                )
-        for name, least in _FILE_BYTES.items():
-            size = getattr(self, name)
-            if size is not None and not least <= size <= _FILE_BYTES_MAX:
-                raise ConfigError(f"{name} is {size}, must be between {least} and {_FILE_BYTES_MAX} bytes, or None")
         if (self.small_file_bytes or 0) > (self.target_file_bytes or _FILE_BYTES_MAX):
             raise ConfigError(
                 f"small_file_bytes is {self.small_file_bytes}, must not be larger than target_file_bytes "
@@ -159,7 +294,7 @@ class Settings:
             )
 
     def _refuse_beside_streams(self) -> None:
-        others = (self.unique_constraints, self.merge, self.ties != _NEW["ties"], self.bucket_count is None)
+        others = (self.unique_constraints, self.merge, self.ties != "last", self.bucket_count is None)
         if self.streams and any(others):
             raise ConfigError(
                 "a table with streams has a bucket index, and no unique_constraints, merge or ties of its own: each stream has "
@@ -172,8 +307,6 @@ class Settings:
         return self.neighbours != NO_NEIGHBOURS
 
     def _refuse_beside_neighbours(self) -> None:
-        if self.neighbours not in NEIGHBOURS:
-            raise ConfigError(f"neighbours is {self.neighbours!r}, must be one of {', '.join(NEIGHBOURS)}")
         if self.neighbours == NO_NEIGHBOURS:
             return
         if not self.shared_with_jvm:
@@ -186,7 +319,7 @@ class Settings:
             "streams": bool(self.streams),
             "group_commit": self.group_commit,
             "merge": bool(self.merge),
-            "ties": self.ties != _NEW["ties"],
+            "ties": self.ties != "last",
         }
         if wrong := [name for name, set_here in others.items() if set_here]:
             raise ConfigError(
@@ -212,36 +345,38 @@ class Settings:
         pairs = merge.items() if isinstance(merge, Mapping) else merge
         object.__setattr__(self, "merge", tuple(sorted((column, merger) for column, merger in pairs)))
 
+    @classmethod
+    def declared(cls) -> Mapping[str, Declared]:
+        """Return what is declared of each setting, by name."""
+        return _DECLARED
+
+    def plain(self) -> dict[str, Any]:
+        """Return all settings as plain values."""
+        return asdict(self) | {"streams": tuple(each.to_json() for each in self.streams)}
+
     def to_json(self) -> dict[str, Any]:
-        """Plain values for a log entry."""
-        plain = asdict(self) | {"streams": tuple(each.to_json() for each in self.streams)}
-        return {name: value for name, value in plain.items() if name not in _NEW or value != _NEW[name]}
+        """Return plain values for a log entry."""
+        return {name: each for name, each in self.plain().items() if name in _FIRST or each != _DEFAULTS[name]}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Settings:
         """The reverse of `to_json`. Unknown keys come from a newer writer and are refused."""
-        known = {f.name for f in fields(cls)}
-        if unknown := sorted(set(value) - known):
+        if unknown := sorted(set(value) - _DECLARED.keys()):
             raise ConfigError(
                 f"the table has settings that this version does not know: {', '.join(unknown)}; upgrade lakelatch",
                 settings=unknown,
             )
-        for name in known & set(value) - {"streams"}:
-            _refuse_type(name, value[name])
+        _refuse_types(value)
         streams = value.get("streams", ())
-        if not isinstance(streams, list | tuple):
-            raise ConfigError(f"streams is {streams!r:.80}, must be a list of declarations", setting="streams")
         return cls(**value | {"streams": tuple(map(Stream.from_json, streams))})
 
     def changed(self, **changes: Any) -> Settings:
         """A copy with other values; `ConfigError` for names that do not exist."""
-        # These two are set by changes of the lock and by `Table.stream`.
-        known = {f.name for f in fields(self)} - {"generation", "streams"}
+        known = {name for name, declared in _DECLARED.items() if declared.choice}
         if unknown := sorted(set(changes) - known):
             hint = f" ({hint})" if (hint := meant(unknown[0], known)) else ""
             raise ConfigError(f"no such setting: {', '.join(unknown)}{hint}; known: {', '.join(sorted(known))}")
-        for name, value in changes.items():
-            _refuse_type(name, value)
+        _refuse_types(changes)
         if "min_version" in changes and not self.min_version <= changes["min_version"] <= VERSION:
             raise ConfigError(
                 f"min_version cannot go from {self.min_version} to {changes['min_version']}: it is never lowered, and "
@@ -305,46 +440,16 @@ class Settings:
                 )
 
 
+def _refuse_types(values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        if not _DECLARED[name].fits(value):
+            raise ConfigError(f"{name} is {brief(value)}, must be {_DECLARED[name].wanted}", setting=name)
+
+
 def lock_options(lock: str) -> set[str]:
     """The names of the options of a lock URL."""
     return {name for name, _ in parse_qsl(lock.partition("?")[2])}
 
 
-def _refuse_type(name: str, value: Any) -> None:
-    """Raise unless a value has the setting's own type: 2.5 buckets would be two for one writer and none for another."""
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if name in ("bucket_count", "archive_above", *_FILE_BYTES):
-        fits, wanted = value is None or whole, "a whole number, or None"
-    elif name in _WHOLE:
-        fits, wanted = whole, "a whole number"
-    elif name in _SECONDS:
-        fits, wanted = whole or (isinstance(value, float) and math.isfinite(value)), "a number of seconds"
-    elif name in _YES_NO:
-        fits, wanted = isinstance(value, bool), "True or False"
-    elif name in _WORDS:
-        fits, wanted = isinstance(value, str), "a word"
-    elif name == "merge":
-        fits, wanted = _merged(value), """'partial_update', or a merger for each column: {"clicks": "sum"}"""
-    elif name == "statistics":
-        fits, wanted = value is None or _columns(value), "a column, a list of columns, 'all' or None"
-    else:
-        fits = isinstance(value, Sequence) and all(_columns(each) for each in ([value] if _columns(value) else value))
-        wanted = 'columns or lists of columns: ["email", ["country", "number"]]'
-    if not fits:
-        raise ConfigError(f"{name} is {brief(value)}, must be {wanted}", setting=name)
-
-
-def _merged(value: Any) -> bool:
-    """Return whether `Settings.merge` accepts it; an entry of the log has pairs."""
-    if isinstance(value, str):
-        return value == "partial_update"
-    pairs = list(value.items()) if isinstance(value, Mapping) else value
-    return isinstance(pairs, Sequence) and all(
-        isinstance(each, Sequence) and len(each) == 2 and _columns(each) for each in pairs
-    )
-
-
-def _columns(value: Any) -> bool:
-    """Return whether it is the name of a column, or a list of names."""
-    names = [value] if isinstance(value, str) else value
-    return isinstance(names, Sequence) and all(isinstance(each, str) and each for each in names)
+_DECLARED: dict[str, Declared] = {each.name: each.metadata["declared"] for each in fields(Settings)}
+_DEFAULTS = {each.name: each.default for each in fields(Settings)}

@@ -76,8 +76,8 @@ def _event(entry: LogEntry, state: LogState) -> Event | None:
                 entry.slot, entry.kind, entry.instant, "", begin.operation, begin.writer, reason, winner
             )  # fmt: skip
         case Setting():
-            old = state.settings.to_json()
-            new = {name: value for name, value in entry.settings.to_json().items() if value != old[name]}
+            old = state.settings.plain()
+            new = {name: value for name, value in entry.settings.plain().items() if value != old[name]}
             changed = ", ".join(f"{name}={shown(value) if name == 'lock' else value}" for name, value in new.items())
             return Event(entry.slot, "setting", writer=entry.who, reason=changed)
     return None

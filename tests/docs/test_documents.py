@@ -22,13 +22,11 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
 def settings_table() -> str:
-    """The table of docs/configuration.md, from the fields and their docstring."""
-    doc = Settings.__doc__ or ""
-    told = dict(re.findall(r"^        (\w+): (.*?)(?=^        \w+: |\Z)", doc, re.MULTILINE | re.DOTALL))
+    """The table of docs/configuration.md, from the declarations."""
     lines = ["| Setting | Default | Meaning |", "|---|---|---|"]
     for field in fields(Settings):
         assert field.default is not MISSING
-        meaning = " ".join(told[field.name].replace("``", "`").split())
+        meaning = Settings.declared()[field.name].told.replace("``", "`")
         lines.append(f"| `{field.name}` | `{field.default}` | {meaning[:1].upper()}{meaning[1:]} |")
     return "\n".join(lines)
 

@@ -103,3 +103,13 @@ def test_to_look_costs_one_read_and_one_listing_when_nothing_happens(world: Worl
     next(events)
     timer.cancel()
     assert [b - a for a, b in pairwise(counted)] == [2] * 5
+
+
+def test_a_setting_that_entries_leave_out_at_its_default_is_told(world: World) -> None:
+    writer = world.writer("w")
+    start = writer.table.timeline().commits[-1].completed
+    writer.add("a")
+    writer.table.change_settings(archive_above=7)
+    writer.table.change_settings(archive_above=500)
+    found = list(follow(world.fresh().session, after=start, ends=True))
+    assert [each.reason for each in found[2:]] == ["archive_above=7", "archive_above=500"]

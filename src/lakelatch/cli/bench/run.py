@@ -80,8 +80,7 @@ def numbers(text: str) -> tuple[int, ...]:
 def parsed_settings(given: Sequence[str]) -> dict[str, Any]:
     """Parse NAME=VALUE, each with the type of its field."""
     found: dict[str, Any] = {}
-    default = Settings()  # its JSON leaves out settings that earlier versions do not know
-    known = default.to_json() | {"group_commit": default.group_commit, "archive_above": default.archive_above}
+    known = Settings().plain()
     for each in given:
         name, there, text = each.partition("=")
         if not there or name not in known:
@@ -97,7 +96,7 @@ def _value(name: str, text: str, default: object) -> Any:
         if text.lower() not in ("true", "false"):
             raise ConfigError(f"--setting {name}={text} is neither true nor false")
         return text.lower() == "true"
-    if isinstance(default, int | float) or name == "bucket_count":
+    if Settings.declared()[name].option in (int, float):
         try:
             return float(text) if isinstance(default, float) else int(text)
         except ValueError:

@@ -5,6 +5,8 @@ JSON: ``url``, ``properties`` (as `describe` prints them), ``settings``.
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,22 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...errors import InputError
-from ..options import (
-    BucketCount,
-    HeartbeatIntervalS,
-    HeartbeatTimeoutS,
-    HudiOption,
-    HudiOptions,
-    Isolation,
-    Json,
-    LeaseS,
-    LockWaitS,
-    Neighbours,
-    Statistics,
-    Strategy,
-    UniqueKeys,
-    Url,
-)
+from ...occ.entries import Settings
+from ..options import HudiOption, HudiOptions, Json, Url
 from ..output import Waiting, duration_text, print_json, say
 
 if TYPE_CHECKING:
@@ -37,6 +25,24 @@ if TYPE_CHECKING:
     from ...storage import Store
 
 
+def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command an option for each setting that it does not name itself."""
+    signature = inspect.signature(command, eval_str=True)
+    own = {name: each for name, each in signature.parameters.items() if each.kind is not each.VAR_KEYWORD}
+    for name, declared in Settings.declared().items():
+        if name in own or not declared.choice or declared.option is None:
+            continue
+        about = re.split(r"[.;] |[.;]$| \(\[", declared.told.replace("``", "'"))[0]
+        metavar = "COLUMNS" if name == "statistics" else None
+        shown = typer.Option(help=f"{about[:1].upper()}{about[1:]}.", metavar=metavar)
+        option = Annotated[declared.option | None, shown]  # type: ignore[name-defined]
+        own[name] = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)
+        command.__annotations__[name] = option
+    command.__signature__ = signature.replace(parameters=list(own.values()))  # type: ignore[attr-defined]
+    return command
+
+
+@_with_settings
 def create(
     url: Url,
     *,
@@ -60,18 +66,8 @@ def create(
     merge: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN=MERGER", help="How a column is merged; *= for all; repeatable.")
     ] = None,
-    ties: Annotated[str | None, typer.Option(help="Of equal ordering values 'last' or 'first' stands.")] = None,
-    neighbours: Neighbours = None,
-    bucket_count: BucketCount = None,
-    strategy: Strategy = None,
-    isolation: Isolation = None,
-    unique_keys: UniqueKeys = None,
-    statistics: Statistics = None,
-    lease_s: LeaseS = None,
-    lock_wait_s: LockWaitS = None,
-    heartbeat_interval_s: HeartbeatIntervalS = None,
-    heartbeat_timeout_s: HeartbeatTimeoutS = None,
     json: Json = False,
+    **settings: Any,
 ) -> None:
     """Create an empty table."""
     from ...occ.table import create as make
@@ -84,17 +80,7 @@ def create(
         lock=lock,
         unique_constraints=[columns.split(",") for columns in unique_constraint or []] or None,
         merge=dict(each.partition("=")[::2] for each in merge or []) or None,
-        ties=ties,
-        neighbours=neighbours,
-        bucket_count=bucket_count,
-        strategy=strategy,
-        isolation=isolation,
-        unique_keys=unique_keys,
-        statistics=statistics,
-        lease_s=lease_s,
-        lock_wait_s=lock_wait_s,
-        heartbeat_interval_s=heartbeat_interval_s,
-        heartbeat_timeout_s=heartbeat_timeout_s,
+        **settings,
     )
     if not record_key:
         raise InputError("name the column that identifies a row: --record-key id (several: --record-key id,day)")
@@ -118,23 +104,15 @@ def create(
         _tell(table, "created", json=json)
 
 
+@_with_settings
 def adopt(
     url: Url,
     lock: Annotated[str | None, typer.Argument(metavar="[LOCK]", help="A lock URL, 'table' or 'none://'.")] = None,
     *,
     option: HudiOption = None,
     options_file: HudiOptions = "",
-    neighbours: Neighbours = None,
-    bucket_count: BucketCount = None,
-    strategy: Strategy = None,
-    isolation: Isolation = None,
-    unique_keys: UniqueKeys = None,
-    statistics: Statistics = None,
-    lease_s: LeaseS = None,
-    lock_wait_s: LockWaitS = None,
-    heartbeat_interval_s: HeartbeatIntervalS = None,
-    heartbeat_timeout_s: HeartbeatTimeoutS = None,
     json: Json = False,
+    **settings: Any,
 ) -> None:
     """Give an existing Hudi table a commit log, or rebuild a damaged one.
 
@@ -148,16 +126,7 @@ def adopt(
         options_file,
         _name_of,
         lock=lock,
-        neighbours=neighbours,
-        bucket_count=bucket_count,
-        strategy=strategy,
-        isolation=isolation,
-        unique_keys=unique_keys,
-        statistics=statistics,
-        lease_s=lease_s,
-        lock_wait_s=lock_wait_s,
-        heartbeat_interval_s=heartbeat_interval_s,
-        heartbeat_timeout_s=heartbeat_timeout_s,
+        **settings,
     )
     with Waiting("looking for living writers") as tell:
         table = take_over(

@@ -37,9 +37,9 @@ def settings(
         now = table.change_settings(**wanted) if wanted else table.settings
         own = not_default(now)
         if json:
-            print_json({"url": table.url, "settings": now.to_json(), "changed": own})
+            print_json({"url": table.url, "settings": now.plain(), "changed": own})
             return
-    values = now.to_json() | {"lock": shown(now.lock)}
+    values = now.plain() | {"lock": shown(now.lock)}
     rows = [[name, _shown(value), "" if name in own else "default"] for name, value in values.items()]
     print_table(["setting", "value", ""], rows, fold=["value"])
 
@@ -64,7 +64,6 @@ def _parsed(change: str) -> tuple[str, Any]:
 
 def not_default(now: Settings) -> list[str]:
     """Return the names of the settings whose value is not the default."""
-    # The generation counts changes of the lock; it is not a choice.
     return [each.name for each in fields(now) if getattr(now, each.name) != each.default and each.name != "generation"]
 
 
