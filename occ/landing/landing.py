@@ -53,7 +53,14 @@ from ..session import (
 from ..turns import InTheWay
 from .requests import is_flushed, note_flushed
 from .together import Gathered, Waiter
-from .yielding import NeighbourBeginsError, merge_again, wait_for, wait_for_begin, yield_to_neighbours
+from .yielding import (
+    NeighbourInTheWayError,
+    merge_again,
+    refuse_neighbour_in_the_way,
+    wait_for,
+    wait_for_neighbour,
+    yield_to_neighbours,
+)
 
 if TYPE_CHECKING:
     from ..session import TableLease
@@ -264,9 +271,9 @@ class Landing:
             except InTheWay as e:
                 self._attempt.release()  # nobody waits while holding the lock
                 wait_for(self._attempt, e.conflict)
-            except NeighbourBeginsError as e:
+            except NeighbourInTheWayError as e:
                 self._attempt.release()
-                wait_for_begin(self._attempt, e)
+                wait_for_neighbour(self._attempt, e)
             except MergeAgain as e:
                 merge_again(self._attempt, self._workspace, e)
                 if self._workspace.changes.empty:
@@ -348,6 +355,8 @@ class Landing:
         with step("publish"):
             published = self._publish(entry, lease)
         self.result = CommitResult(attempt.instant, entry.completion, entry.slot, published)
+        if session.settings.timeline_first:
+            session.wait_for_clocks(entry.completion)
         if published and len(members) > 1 and session.far:
             # On a far store each publish takes a round trip, and every member would wait for those before it. Any
             # member, or the next holder of the lock, may publish the rest as well; doing it twice changes nothing.
@@ -406,6 +415,10 @@ class Landing:
         attempt, workspace, session = self._attempt, self._workspace, self._attempt.session
         attempt.require_in(state)
         refuse_landed(attempt.url, state, attempt.batch)
+        if (
+            state.settings.timeline_first and attempt.kind.action == "restore"
+        ):  # its entry is no instant that is put first
+            refuse_neighbour_in_the_way(attempt)
         if self._decided:
             # Its files or instants may be gone, whatever was committed since: no state that a restore may return to has
             # them.
@@ -438,8 +451,7 @@ class Landing:
         attempt, session = self._attempt, self._attempt.session
         session.refuse_if_unwritable()  # another engine may have given the table what this library cannot keep
         attempt.refuse_given_up()
-        if begins := session.neighbours.still_begins(session.log.pending(), attempt.instant):
-            raise NeighbourBeginsError(begins.requested)
+        refuse_neighbour_in_the_way(attempt)
         lease.ensure_held(fresh=True)  # last, because a pause behind it cannot be excluded
         session.log.put_first(entry)
         self.result = CommitResult(attempt.instant, entry.completion, -1, True)

@@ -53,32 +53,45 @@ def yield_to_neighbours(attempt: Attempt, workspace: Workspace) -> None:
         )
 
 
-class NeighbourBeginsError(Exception):
-    """A live writer of another engine with a smaller T may not have read the timeline yet (`NeighboursAtWork`)."""
+class NeighbourInTheWayError(Exception):
+    """A live writer of another engine that ours may not commit beside (`NeighboursAtWork.in_the_way`)."""
 
     def __init__(self, instant: str) -> None:
         super().__init__(instant)
         self.instant = instant
 
 
-def wait_for_begin(attempt: Attempt, begins: NeighbourBeginsError) -> None:
-    """Wait until that writer is inflight, or has ended; raise `ConflictError` if it does not in time."""
+def refuse_neighbour_in_the_way(attempt: Attempt) -> None:
+    """Raise `NeighbourInTheWayError` if there is one. Under the lock, after a look at the timeline."""
     session = attempt.session
+    restores = attempt.kind.action == "restore"
+    if found := session.neighbours.in_the_way(session.log.pending(), attempt.instant, restores=restores):
+        raise NeighbourInTheWayError(found.requested)
+
+
+def wait_for_neighbour(attempt: Attempt, error: NeighbourInTheWayError) -> None:
+    """Wait until that writer is in the way no more; raise `ConflictError` if it still is in the end."""
+    session, restores = attempt.session, attempt.kind.action == "restore"
 
     def over(state: LogState) -> bool:
         attempt.require_in(state)
-        found = session.neighbours.still_begins(session.log.pending(now=True), attempt.instant)
-        return found is None or found.requested != begins.instant
+        pending = session.log.pending(now=True)
+        found = session.neighbours.in_the_way(pending, attempt.instant, restores=restores)
+        return found is None or found.requested != error.instant
 
-    why = "it has taken a smaller T and may not have read the timeline yet"
-    whom = f"{begins.instant} of another engine"
+    why = (
+        "it may have read what the restore takes back, and would bring it back"
+        if restores
+        else "it has taken a smaller T and may not have read the timeline yet"
+    )
+    whom = f"{error.instant} of another engine"
     if not attempt.patience.until(over, who=f"{attempt.operation} {attempt.instant}", whom=whom, why=why):
         raise ConflictError(
             f"{attempt.url}: {attempt.operation} {attempt.instant} has waited for {whom} in vain: {why}. Nothing of ours "
             "landed; a retry is safe. If that writer is dead, its heartbeat ends in two minutes",
             table=attempt.url,
             instant=attempt.instant,
-            winner=begins.instant,
+            winner=error.instant,
             winner_op="UNKNOWN",
             winner_writer="another engine",
             overlap=(),

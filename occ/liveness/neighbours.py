@@ -11,7 +11,8 @@ One that has only its requested instant may not have read the timeline yet:
     t=3  its file of g has T=10 and holds the rows of 20 as well, but readers take the larger T: its rows are lost
 
 So ours does not commit over a smaller T that is not inflight. An inflight writer has read the timeline, and compares with
-what completes later. The other wait is for fairness:
+what completes later. Hudi compares with commits alone, not with a restore: one that has read what a restore takes back
+would bring it back, so a restore waits for all that live. The last wait is for fairness:
 
     t=0  a JVM job of 15 s begins on file group g; ours commit to g every second, so the job fails with a conflict
     t=1  the job is run again, with a larger T: nothing shows its age, and it would fail for ever
@@ -58,11 +59,14 @@ class NeighboursAtWork:
                 return each
         return None
 
-    def still_begins(self, pending: Iterable[Instant], before: str) -> Instant | None:
-        """Return a live writer with a smaller T than ``before`` that may not have read the timeline, if there is one."""
+    def in_the_way(self, pending: Iterable[Instant], instant: str, *, restores: bool) -> Instant | None:
+        """Return a live writer that ours may not commit beside, if there is one.
+
+        That is one with a smaller T than ``instant`` that may not have read the timeline; for a restore every one.
+        """
         waiting = list(pending)
         inflight = {each.requested for each in waiting if each.state == "inflight"}
-        found = (each for each in waiting if each.requested < before and each.requested not in inflight)
+        found = (each for each in waiting if restores or (each.requested < instant and each.requested not in inflight))
         return next((each for each in found if self.lives(each) or self._is_new(each)), None)
 
     def _is_new(self, each: Instant) -> bool:

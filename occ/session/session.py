@@ -36,6 +36,7 @@ from ...hudi.timeline import (
     read_timeline,
     refuse_clock,
     time_of,
+    to_epoch_ms,
 )
 from ...storage import Store, is_far
 from ...tracing import step
@@ -424,6 +425,19 @@ class Session:
         top = self.newest(top)
         refuse_clock(now, top, self.url, trusted=self.clock_is_right)
         return next_label(now, top, trusted=self.clock_is_right)
+
+    def wait_for_clocks(self, completion: str) -> None:
+        """Wait until no clock of a neighbour can be before this C of ours, in the lock that has been taken for it.
+
+            t=0  ours commits at C=100, and gives the lock back
+            t=1  a JVM whose clock is behind takes it and commits at C=99
+            t=2  a reader that has been told everything up to 100 asks for what came later, and never hears of 99
+
+        Nothing is waited for if the lock's file is beside the table on a disk: then all writers are on this host.
+        """
+        if not self.settings.lock.startswith("file:"):
+            left = to_epoch_ms(completion) / 1000 + CLOCK_SKEW_S - self.env.now()
+            self.env.sleep(min(max(left, 0.0), 2 * CLOCK_SKEW_S))
 
     def time_of(self, value: Time, what: str = "the time") -> str:
         """Convert a time in any accepted form (`times`) to the timeline's format. `InputError` for anything else."""

@@ -13,6 +13,7 @@ from lakelatch.occ.liveness.neighbours import NeighboursAtWork
 from lakelatch.occ.liveness.rollback import FailedWriteCleaner
 from lakelatch.occ.log import commit_log, imports
 from lakelatch.occ.log.commit_log import CommitLog
+from lakelatch.occ.session import Session
 from lakelatch.occ.session.no_lock import NoLease
 from lakelatch.occ.session.table_lock import TableLease
 from lakelatch.occ.workspace.begin_entry import BeginEntry
@@ -86,7 +87,7 @@ def the_dead_are_published_for() -> Patches:
 @mutant(_beside(slow_at_list_timeline=0.1))
 def begins_below_are_not_waited_for() -> Patches:
     """Ours commits over a stranger with a smaller T that has not read the timeline yet."""
-    return [method(NeighboursAtWork, "still_begins", lambda _: lambda *_: None)]
+    return [method(NeighboursAtWork, "in_the_way", lambda _: lambda *_, **__: None)]
 
 
 @mutant(_beside(slow_at_put_begin=0.6))
@@ -137,3 +138,22 @@ def an_import_is_compared_from_the_version_before_on() -> Patches:
         return refuse
 
     return [mock.patch.object(commit_log, "refuse_skipped", make(imports.refuse_skipped))]
+
+
+@mutant(lambda shape: replace(_beside()(shape), keepers=2))
+def a_restore_waits_for_no_neighbour() -> Patches:
+    """It commits while another engine is at work on what it takes back."""
+
+    def make(real: Any) -> Any:
+        def in_the_way(self: Any, pending: Any, instant: str, *, restores: bool) -> Any:
+            return None if restores else real(self, pending, instant, restores=False)
+
+        return in_the_way
+
+    return [method(NeighboursAtWork, "in_the_way", make)]
+
+
+@mutant(lambda shape: replace(_beside()(shape), skew_s=0.09))
+def clocks_are_not_waited_for() -> Patches:
+    """The lock is given back right after C, and a neighbour whose clock is behind commits with a smaller one."""
+    return [method(Session, "wait_for_clocks", lambda _: lambda *_: None)]

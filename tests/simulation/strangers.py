@@ -206,11 +206,14 @@ class Stranger:
             self.delete(f"{_HEARTBEATS}/{instant}")
 
     def _silent(self) -> list[Instant]:
-        """Pending writes whose heartbeat has expired or is not there."""
+        """Pending writes whose heartbeat has expired or is not there: still pending after that was seen, as Hudi looks again."""
+        silent = {each.requested for each in self._pending() if self._is_silent(each.requested)}
+        return [each for each in self._pending() if each.requested in silent] if silent else []
+
+    def _pending(self) -> list[Instant]:
         timeline = self.timeline()
         done = {each.requested for each in timeline.completed}
-        found = [each for each in timeline.pending if each.action in COMMIT_ACTIONS and each.requested not in done]
-        return [each for each in found if self._is_silent(each.requested)]
+        return [each for each in timeline.pending if each.action in COMMIT_ACTIONS and each.requested not in done]
 
     def _is_silent(self, instant: str) -> bool:
         beat = self._store.head(f"{_HEARTBEATS}/{instant}")

@@ -492,7 +492,9 @@ class World:
         )
         if not any(path.startswith(LOG) for path in self.objects.taken_away):
             if not self.ground:
-                check_clean(table)  # what arrives late of a transaction that the log has forgotten, nobody can judge
+                check_clean(
+                    table, self.neighbourhood.foreign
+                )  # what arrives late of a transaction that the log has forgotten, nobody can judge
             if self.shape.keepers:
                 self.upkeep.check_all(table)
         if not self.shape.faults:

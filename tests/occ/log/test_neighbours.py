@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from dataclasses import replace
 
 import fastavro
 import pyarrow as pa
@@ -336,6 +337,36 @@ def test_ours_does_not_commit_over_a_smaller_t_that_has_not_read_the_timeline(be
         txn.commit()
     (theirs.timeline / f"{later_one.requested}.commit.requested").unlink()
     a.add("b")
+
+
+def test_a_restore_waits_for_every_neighbour_at_work(beside):
+    """One has read what the restore takes back, and compares with commits alone: it would bring that back."""
+    a = beside.writer("A")
+    kept = a.add("b").instant
+    a.add("a")
+    theirs = inflight(Engine(beside, later(a)))
+    with pytest.raises(ConflictError, match=f"restore .* has waited for {theirs.requested} .* would bring it back"):
+        a.table.restore(kept)
+    assert beside.content() == BEGUN | {"a0": 1, "a1": 1, "b0": 1, "b1": 1}, "nothing was taken back"
+    for state in ("inflight", "commit.requested"):
+        (theirs.timeline / f"{theirs.requested}.{state}").unlink()
+    assert a.table.restore(kept).undone
+    assert beside.content() == BEGUN | {"b0": 1, "b1": 1}
+    sound(beside)
+
+
+@pytest.mark.parametrize(("lock", "waits_s"), [("file", 0.0), ("service", 0.2)])
+def test_the_lock_is_kept_until_no_clock_of_another_host_can_be_before_c(tmp_path, lock, waits_s):
+    """A neighbour whose clock is behind would commit with a smaller C, which readers at a checkpoint pass over."""
+    world = World(tmp_path / "table", lock=f"file://{tmp_path}/lock?jvm=lock", lock_wait_s=30.0, neighbours="hudi")
+    a = world.writer("A")
+    session = a.table.session
+    before, completion = a.env.monotonic(), next_label(a.env.now(), "0" * 17)
+    if lock == "service":  # any lock but a file's: the hosts' clocks differ
+        session.log.state.settings = replace(session.settings, lock="zk://127.0.0.1/locks?key=flights")
+    session.wait_for_clocks(completion)
+    assert a.env.monotonic() - before == pytest.approx(waits_s, abs=0.002)
+    world.close()
 
 
 def test_an_imported_commit_keeps_its_batch(beside):
