@@ -12,6 +12,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 THOROUGH = os.environ.get("THOROUGH") == "1"
+STEP = 1 if THOROUGH else 3  # of a loop over the calls of a service, which ends when it has no further one
 
 
 def some(all_of_them: Iterable[T], at_most: int) -> list[T]:
