@@ -11,8 +11,7 @@ import lakelatch
 
 from ..occ.session.test_table_lock import check_tokens
 from ..occ.world import BEGUN, add, check_sound, content, make, writes
-from ..thorough import STEP
-from .test_kill import struck
+from .test_kill import moments
 
 pytestmark = pytest.mark.process
 
@@ -47,7 +46,7 @@ def test_a_changer_killed_at_every_call_leaves_a_lock_that_works(forge, folder: 
     make(folder / "model", lease_s=3600.0)  # who waited for the end of a lease would not land
     shutil.copytree(folder / "model", folder / "dry")
     found = set()
-    for turn, moment in enumerate(struck(forge, "change_lock", folder / "dry", url=other)):
+    for turn, moment in enumerate(moments(forge, "change_lock", folder / "dry", url=other)):
         table_folder = folder / f"table {turn}"
         shutil.copytree(folder / "model", table_folder)
         assert forge.run("change_lock", folder=table_folder, url=other, number=moment[0], after=moment[1]) == -9
@@ -60,4 +59,4 @@ def test_a_changer_killed_at_every_call_leaves_a_lock_that_works(forge, folder: 
             check_sound(table)
         shutil.rmtree(table_folder)
     assert found == {"table", other}
-    assert turn > 5 / STEP
+    assert turn > 5
