@@ -21,7 +21,7 @@ from .shape import LOCKS, MIXES, Shape
 from .soak import Tally, shrunk, story, tally, with_keepers
 from .world import World, run
 
-BLOCKS, SEEDS, STREAM_SEEDS = 16 if THOROUGH else 1, 250, 140 if THOROUGH else 50
+BLOCKS, SEEDS, STREAM_SEEDS = 14 if THOROUGH else 1, 300, 140 if THOROUGH else 50
 # Each of these has to be struck by every fault that can strike it. `soak` tells of all the others too (few leases live
 # long enough to be renewed).
 STEPS = (
