@@ -4,13 +4,15 @@ The part is the same in every run: what fails once fails again.
 """
 
 import os
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 THOROUGH = os.environ.get("THOROUGH") == "1"
+STEP = 1 if THOROUGH else 3  # of a loop over the calls of a service, which ends when it has no further one
 
 
 def some(all_of_them: Iterable[T], at_most: int) -> list[T]:
@@ -37,3 +39,20 @@ def crossed(one: Iterable[T], other: Iterable[U]) -> list[tuple[T, U]]:
         for column, right in enumerate(beside)
         if is_taken(row, column, len(beside))
     ]
+
+
+def covering(rows: Sequence[tuple[T, ...]]) -> list[int]:
+    """Return the places of some rows of a product, in which each value of each column stands at least once; or of all.
+
+    Of rows that bring as many new values, the one is taken whose values stand in the fewest so far.
+    """
+    if THOROUGH:
+        return list(range(len(rows)))
+    told = [set(enumerate(row)) for row in rows]
+    missing, uses, taken = set[tuple[int, T]]().union(*told), Counter[tuple[int, T]](), list[int]()
+    while missing:
+        best = max(range(len(rows)), key=lambda n: (len(told[n] & missing), -sum(uses[each] for each in told[n])))
+        taken.append(best)
+        missing -= told[best]
+        uses.update(told[best])
+    return sorted(taken)

@@ -22,6 +22,7 @@ from lakelatch.testing.contention import until
 
 from ..command_line import Runner
 from ..servers import KEY, Bucket, s3s_fs, versitygw
+from ..thorough import some
 
 
 def bench(*arguments: str, code: int = 0) -> str:
@@ -246,7 +247,7 @@ def gone(processes: list[int]) -> bool:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", some([signal.SIGINT, signal.SIGTERM], 1))
 def test_an_interrupt_ends_all_processes_and_leaves_a_partial_result(tmp_path, number):
     store, out = tmp_path / "store", tmp_path / "out"
     with running(store, out) as (lab, mine):

@@ -18,7 +18,7 @@ from ..servers.redis_server import redis_server
 from ..servers.zookeeper_server import zookeeper
 from ..thorough import THOROUGH
 
-LONG = pytest.mark.skipif(not THOROUGH, reason="as with SQLite, with another catalog: make thorough")
+LONG = pytest.mark.skipif(not THOROUGH, reason="as with another peer of its kind: make thorough")
 EACH = {
     "about": "each work once",
     "per_process": 2,
@@ -38,8 +38,7 @@ EACH = {
     "peer",
     [
         "delta-rs",
-        "pyiceberg",
-        "ducklake",
+        *(pytest.param(name, marks=LONG) for name in ("pyiceberg", "ducklake")),
         *(pytest.param(name, marks=[pytest.mark.server, LONG]) for name in ("pyiceberg-postgres", "ducklake-postgres")),
     ],
 )
@@ -84,6 +83,7 @@ def test_bare_locks_are_compared_on_one_server(lab, tmp_path):
         assert not [key for key in left if not key.startswith("lakelatch:")], left
 
 
+@LONG
 @pytest.mark.server
 def test_kazoo_leaves_nothing_on_its_server(lab, tmp_path):
     with zookeeper(tmp_path / "zk") as node:
@@ -98,6 +98,7 @@ def test_kazoo_leaves_nothing_on_its_server(lab, tmp_path):
             client.close()
 
 
+@LONG
 @pytest.mark.server
 def test_python_dynamodb_lock_excludes_and_leaves_no_item(lab, tmp_path, monkeypatch):
     for name, value in CREDENTIALS.items():

@@ -159,42 +159,42 @@ def works(name: str) -> st.SearchStrategy[Work]:
 # --- the levels --------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=800 if THOROUGH else 200)
+@settings(max_examples=800 if THOROUGH else 100)
 @given(tables, works("first"), works("second"))
 def test_serializable_is_the_order_of_commits(table, first, second):
     if lands(second, first, table, "serializable"):
         assert both(first, second, table) == second.run(first.run(table))
 
 
-@settings(max_examples=400 if THOROUGH else 100)
+@settings(max_examples=400 if THOROUGH else 60)
 @given(tables, works("first"), works("second"))
 def test_when_neither_order_conflicts_both_orders_are_equal(table, first, second):
     if lands(second, first, table, "serializable") and lands(first, second, table, "serializable"):
         assert second.run(first.run(table)) == first.run(second.run(table)) == both(first, second, table)
 
 
-@settings(max_examples=800 if THOROUGH else 200)
+@settings(max_examples=800 if THOROUGH else 100)
 @given(tables, works("first"), works("second"))
 def test_write_serializable_is_some_order(table, first, second):
     if lands(second, first, table, "write-serializable"):
         assert both(first, second, table) in (second.run(first.run(table)), first.run(second.run(table)))
 
 
-@settings(max_examples=400 if THOROUGH else 100)
+@settings(max_examples=400 if THOROUGH else 60)
 @given(tables, works("first"), works("second"), st.sampled_from(ISOLATION_LEVELS))
 def test_no_level_loses_an_update(table, first, second, level):
     if lands(second, first, table, level):
         assert not set(first.change(table)) & set(second.change(table))
 
 
-@settings(max_examples=400 if THOROUGH else 100)
+@settings(max_examples=400 if THOROUGH else 60)
 @given(tables, works("first"), works("second"))
 def test_a_stronger_level_never_lets_more_through(table, first, second):
     verdicts = [lands(second, first, table, level) for level in ISOLATION_LEVELS]
     assert verdicts == sorted(verdicts, reverse=True)
 
 
-@settings(max_examples=400 if THOROUGH else 100)
+@settings(max_examples=400 if THOROUGH else 60)
 @given(tables, works("first"), works("second"))
 def test_what_lies_in_other_partitions_is_never_aborted(table, first, second):
     def touched(work: Work) -> set[str]:
@@ -296,7 +296,7 @@ def test_levels_that_do_not_exist_or_weaken_the_table_s_are_refused():
 # --- predicates --------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=800 if THOROUGH else 200)
+@settings(max_examples=800 if THOROUGH else 100)
 @given(st.lists(rows, max_size=4).map(tuple), st.lists(conditions, max_size=3).map(tuple))
 def test_a_file_is_only_excluded_when_no_row_meets_the_conditions(values, where):
     if any(meets(where, value) for value in values):

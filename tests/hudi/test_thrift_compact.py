@@ -58,7 +58,7 @@ def test_a_struct_reads_back(value: dict[int, Field]) -> None:
     assert decode(encode(value)) == value
 
 
-@settings(max_examples=300 if THOROUGH else 60)
+@settings(max_examples=300 if THOROUGH else 30)
 @given(STRUCTS, st.data())
 def test_what_is_torn_or_no_struct_is_a_value_error_or_another_struct(value: dict[int, Field], data: Any) -> None:
     body = bytearray(encode(value))

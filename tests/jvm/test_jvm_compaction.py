@@ -7,7 +7,7 @@ import pytest
 import lakelatch
 
 from ..occ.mor import at
-from .compaction import BY_JVM, EVERY, READ, ROWS, TABLES, WRITTEN, rows_of
+from .compaction import BY_JVM, EVERY, READ, ROWS, TABLES, VERSIONS, WRITTEN, rows_of
 from .readers import by_hudi_rs
 
 pytestmark = pytest.mark.jvm
@@ -30,12 +30,12 @@ def test_every_reader_sees_the_same_rows(library, kind, version):
     assert plain(library.jvm(f"{kind}-v{version}", "snapshot")) == wanted
 
 
-@pytest.mark.parametrize("version", [8, 9])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_an_incremental_reader_does_not_see_compacted_rows_again(library, version):
     assert plain(library.jvm(f"executed-v{version}", "incremental", at(11), None)) == {"b0": 5}
 
 
-@pytest.mark.parametrize("version", [8, 9])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_the_jvm_executes_our_plan(library, version):
     name = f"run-by-jvm-v{version}"
     told = library.compacted[name]
@@ -45,7 +45,7 @@ def test_the_jvm_executes_our_plan(library, version):
         assert all(each.base and not each.logs for each in table.snapshot().file_slices())
 
 
-@pytest.mark.parametrize("version", [8, 9])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_the_jvm_executes_our_log_compaction(library, version):
     name = f"logs-compacted-by-jvm-v{version}"
     told = library.compacted[name]
@@ -60,7 +60,7 @@ def test_the_jvm_executes_our_log_compaction(library, version):
     assert rows_of(told.path) == told.before == plain(by_hudi_rs(told.path))
 
 
-@pytest.mark.parametrize("version", [8, 9])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_the_jvm_executes_our_clustering_of_log_files(library, version):
     name = f"clustered-by-jvm-v{version}"
     told = library.compacted[name]

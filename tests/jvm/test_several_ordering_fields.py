@@ -12,7 +12,7 @@ import pytest
 import lakelatch
 
 from ..occ.mor import Mor, at, data_block, delete_block
-from ..thorough import crossed
+from ..thorough import crossed, some
 from .cases import WRITE_OPTIONS
 from .readers import ask_jvm, by_us, in_order
 
@@ -131,7 +131,7 @@ def test_the_jvm_and_we_write_one_table_in_turn(tmp_path: Path, kind: str, type_
         shared.agree()
 
 
-@pytest.mark.parametrize("type_", TYPES)
+@pytest.mark.parametrize("type_", some(TYPES, 1))
 def test_deletes_that_the_jvm_orders_by_several_fields(tmp_path: Path, type_: str) -> None:
     shared = Shared(tmp_path, "a number and a text", type_)
     shared.put_by_jvm(shared.first("kept ", "gone "), marked=False)

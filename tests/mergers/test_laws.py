@@ -169,11 +169,12 @@ class Remembers(_Mutant):
     ],
 )  # fmt: skip
 def test_a_mutant_of_a_merger_is_caught(mutant: Any, kind: pa.DataType, law: str) -> None:
-    found = {each.law: each for each in broken_laws(mutant, kind, examples=40)}
+    examples = 40 if law == "keys" else 0  # of one key the short sets that are tried first are enough
+    found = {each.law: each for each in broken_laws(mutant, kind, examples=examples)}
     assert law in found
     assert all(len(each.records) <= 3 for each in found.values())
     with pytest.raises(AssertionError, match=f"{type(mutant).__name__} of .* breaks the law"):
-        check_merger(mutant, kind, examples=0 if law != "keys" else 40)
+        check_merger(mutant, kind, examples=examples)
 
 
 # --- mutants of rules over whole rows -----------------------------------------------------------------------------------

@@ -10,7 +10,19 @@ import pytest
 
 from ..mutants import instead
 from .aged import aged
-from .world import World
+from .world import MODELS, World
+
+
+@pytest.fixture(scope="session", autouse=True)
+def models() -> Iterator[None]:
+    """The tables that most tests begin with: making one costs more than what many a test does with it."""
+    in_memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=in_memory, prefix="lakelatch-") as name:
+        World(Path(name) / "table").close()
+        aged(Path(name) / "old").close()
+        MODELS.update({each: Path(name) / each for each in ("model {}", "aged {}")})
+        yield
+        MODELS.clear()
 
 
 @pytest.fixture

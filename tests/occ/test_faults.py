@@ -130,7 +130,7 @@ def strike(folder: Path, fault: Fault, act: Callable[[Writer], object], after: d
 def strike_all(folder: Path, faults: Iterable[Fault], act: Callable[[Writer], object], after: dict[str, int]) -> None:
     """Every fault in a world of its own; tells all failures, not only the first."""
     failures = []
-    for number, fault in enumerate(some(faults, 9)):
+    for number, fault in enumerate(some(faults, 6)):
         try:
             strike(folder / str(number), fault, act, after)
         except AssertionError as e:
@@ -188,7 +188,7 @@ def _interrupt() -> None:
 def test_an_interrupt_at_any_call_leaves_nothing_or_tells_that_it_has_landed(folder, act, after, late):
     """As by Ctrl-C, which raises wherever the main thread is: before a call takes effect, or right after."""
     failures = []
-    for call in some(calls_of(act, folder / "dry"), 10):
+    for call in some(calls_of(act, folder / "dry"), 6):
         world = world_of(act, folder / str(call.number))
         writer = world.writer("A", host="host-b")
         writer.store.add(Pause(At(call.number), _interrupt, after=late))
@@ -226,7 +226,7 @@ def test_an_interrupted_clustering_is_cancelled_or_tells_that_it_has_landed(fold
     assert dry.table.cluster()
     calls = list(dry.store.calls)
     world.close()
-    for call in some(calls, 10):
+    for call in some(calls, 6):
         world, writer = ready(folder / str(call.number))
         writer.store.add(Pause(At(call.number), _interrupt, after=late))
         with pytest.raises(KeyboardInterrupt) as told:

@@ -88,6 +88,8 @@ def independent_content(folder: Path) -> dict[str, int]:
 
 
 BEGUN = {f"{p}{i}": 0 for p in PARTITIONS for i in (0, 1)}
+# Tables of the plainest kinds that are made once, before any test changes the code, and copied for each: `models` of conftest.
+MODELS: dict[str, Path] = {}
 
 
 @dataclass
@@ -146,7 +148,7 @@ class World:
         if empty:
             make_empty(folder, self.env, **settings).close()
             return
-        model = model or folder.parent / f"model {settings}"
+        model = model or MODELS.get(f"model {settings}") or folder.parent / f"model {settings}"
         if not model.exists():
             make(model, self.env, **settings)
         shutil.copytree(model, folder)

@@ -55,7 +55,8 @@ def jvm_peer(program: str, class_path: str, folder: Path, *arguments: str) -> It
         )  # fmt: skip
         assert made.returncode == 0, made.stderr
     log = folder / f"{program}.log"
-    command = [java, "-XX:TieredStopAtLevel=1", "-cp", f"{class_path}:{folder}", program, *arguments]
+    quick = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+    command = [java, *quick, "-cp", f"{class_path}:{folder}", program, *arguments]
     pipe = subprocess.PIPE
     with log.open("wb") as errors, subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True) as jvm:
         peer = JvmPeer(jvm, log)

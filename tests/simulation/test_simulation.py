@@ -22,7 +22,7 @@ from .shape import LOCKS, MIXES, SHARED_LOCK, Shape
 from .soak import Tally, shrunk, story, tally, with_keepers
 from .world import World, run
 
-BLOCKS, SEEDS, STREAM_SEEDS = 10 if THOROUGH else 1, 400, 140 if THOROUGH else 80
+BLOCKS, SEEDS, STREAM_SEEDS = 14 if THOROUGH else 1, 300, 140 if THOROUGH else 50
 NEIGHBOUR_SEEDS = 400 if THOROUGH else 100
 # Each of these has to be struck by every fault that can strike it. `soak` tells of all the others too (few leases live
 # long enough to be renewed).
@@ -125,7 +125,7 @@ def test_every_kind_of_work_and_every_setting_occurs():
     assert {s.streaming().streams for s in shapes} == {1, 2, 3, 4, 5, 6}
 
 
-SEEDS_WITH_FAULTS = [seed for seed in range(200) if Shape.of(seed).faults][:12]
+SEEDS_WITH_FAULTS = [seed for seed in range(200) if Shape.of(seed).faults][: 12 if THOROUGH else 5]
 
 
 def test_a_seed_is_always_the_same_schedule():

@@ -18,6 +18,8 @@ from pathlib import Path
 from lakelatch.hudi.files import BaseFile, LogFile
 from lakelatch.testing.faults import Call, FaultStore, Pause
 
+from .session import QUICK
+
 CALLS = {
     "cluster": lambda table: table.cluster(),
     "compact": lambda table: table.compact(),
@@ -78,7 +80,7 @@ def main() -> None:
     spark = (
         # A core for each task that waits, and one for the others.
         SparkSession.builder.master(f"local[{len(services) + 1}]")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
+        .config("spark.driver.extraJavaOptions", QUICK)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")

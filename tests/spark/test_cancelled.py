@@ -23,6 +23,7 @@ from lakelatch.occ.table import Table
 from lakelatch.spark import JobSizes
 from lakelatch.testing.faults import FaultStore, Pause
 
+from ..thorough import THOROUGH
 from .cancel_job import NEW, OLD, Publishing, rows, stuck
 from .driver import DriverStore, started, swept
 from .service_job import OfData, Wait
@@ -88,15 +89,14 @@ def in_a_job_of(spark: Any, call: Callable[[], object], waits: Path) -> Iterator
     until(lambda: not spark.sparkContext.statusTracker().getActiveJobsIds(), "a job goes on", PATIENCE_S)
 
 
+# A write, a service and a read; by each of the two ways.
 @pytest.mark.parametrize(
     ("what", "way"),
     [
-        ("insert", "tag"),
         ("upsert", "group"),
-        ("cluster", "group"),
         ("compact", "tag"),
-        ("read", "group"),
         ("read", "tag"),
+        *([("insert", "tag"), ("cluster", "group"), ("read", "group")] if THOROUGH else []),
     ],
 )
 def test_what_is_cancelled_leaves_nothing(spark: Any, tmp_path: Path, what: str, way: str) -> None:

@@ -13,8 +13,9 @@ from lakelatch.spark.reading.columns import spark_schema
 
 from ..conditions import random_conditions as made
 from ..conditions.test_random import bound_ones
+from ..thorough import THOROUGH
 
-SEED, CONDITIONS, ROWS, AT_ONCE = 11, 300, 80, 50
+SEED, CONDITIONS, ROWS, AT_ONCE = 11, 300 if THOROUGH else 100, 80, 50
 
 
 def answers(frame: Any, conditions: list[str]) -> list[list[bool]]:

@@ -124,7 +124,7 @@ def losses() -> Iterator[tuple[str, str, bool]]:
                     yield mine, other, rebase
 
 
-@pytest.mark.parametrize(("mine", "other", "rebase"), some(losses(), 45))
+@pytest.mark.parametrize(("mine", "other", "rebase"), some(losses(), 24))
 def test_what_would_have_helped_helps(base: Path, folder: Path, mine: str, other: str, rebase: bool) -> None:
     pair = Pair(base, folder, mine, other)
     with pair.table(**({} if rebase else {"rebase": False})) as table:

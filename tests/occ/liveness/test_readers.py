@@ -10,6 +10,7 @@ import lakelatch
 from lakelatch.occ.liveness.reader_leases import READERS
 from lakelatch.testing.faults import At, On, Pause, Refuse
 
+from ...thorough import STEP
 from ..aged import AGED, BACK, aged, data_files
 from ..world import check_sound, content
 
@@ -40,7 +41,7 @@ def test_a_pinned_view_outlives_many_cleanings(old):
 
 
 def test_a_reader_that_begins_at_any_moment_of_a_clean_reads_what_it_sees(folder):
-    for number in range(1, 60):
+    for number in range(1, 60, STEP):
         world = aged(folder / str(number))
         a, b = world.writer("A"), world.writer("B", host="host-b")
         met = []
@@ -60,7 +61,7 @@ def test_a_reader_that_begins_at_any_moment_of_a_clean_reads_what_it_sees(folder
 
 def test_a_clean_at_any_moment_of_a_reader_leaves_it_what_it_sees(folder):
     """Other writers land and others clean between two calls of a reader."""
-    for number in range(1, 40):
+    for number in range(1, 40, STEP):
         world = aged(folder / str(number))
         a, b = world.writer("A"), world.writer("B", host="host-b")
         met = []
@@ -84,7 +85,7 @@ def test_a_clean_at_any_moment_of_a_reader_leaves_it_what_it_sees(folder):
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_past_state_that_is_cleaned_while_its_reader_begins_is_an_error_and_no_wrong_answer(folder, kept):
-    for number in range(1, 40):
+    for number in range(1, 40, STEP):
         world = aged(folder / str(number))
         a, b = world.writer("A"), world.writer("B", host="host-b")
         moment = a.table.timeline().commits[2].completed
@@ -173,7 +174,7 @@ def test_a_restore_leaves_the_files_that_a_reader_sees(old):
 
 def test_a_plain_read_during_a_restore_is_of_one_state(folder):
     """At every call of a reader a whole restore happens: what it gives is the state before or after, or an error."""
-    for number in range(1, 40):
+    for number in range(1, 40, STEP):
         world = aged(folder / str(number))
         a, b = world.writer("A"), world.writer("B", host="host-b")
         target = b.table.timeline().commits[-3].requested

@@ -93,7 +93,7 @@ def newest(world: World) -> list[Path]:
 
 
 def subsets(names: list[Path]) -> list[tuple[Path, ...]]:
-    return some((each for size in range(len(names) + 1) for each in itertools.combinations(names, size)), 14)
+    return some((each for size in range(len(names) + 1) for each in itertools.combinations(names, size)), 8)
 
 
 @pytest.mark.parametrize("story", STORIES)

@@ -352,7 +352,6 @@ def test_a_restore_waits_for_every_neighbour_at_work(beside):
         (theirs.timeline / f"{theirs.requested}.{state}").unlink()
     assert a.table.restore(kept).undone
     assert beside.content() == BEGUN | {"b0": 1, "b1": 1}
-    sound(beside)
 
 
 @pytest.mark.parametrize(("lock", "waits_s"), [("file", 0.0), ("service", 0.2)])

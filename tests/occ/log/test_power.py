@@ -232,7 +232,7 @@ def test_no_failed_flush_loses_what_was_acknowledged(folder):
     dry.run()
     expected = content(dry.table)
     failures = []
-    for number in some(range(len(dry.disk.flushed)), 18):
+    for number in some(range(len(dry.disk.flushed)), 10):
         life = Life(folder / str(number))
         life.disk.fails = lambda n, _, number=number: n == number
         try:

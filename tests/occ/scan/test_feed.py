@@ -93,7 +93,7 @@ def test_played_back_it_gives_every_state(tmp_path: Path, kind: str, seed: int) 
             if (completion := t.commits()[-1][0].order[0]) != moments[-1][0]:
                 moments.append((completion, state(t)))
         spans = [(one, other) for n, one in enumerate(moments) for other in moments[max(n, 1) :]]
-        for (after, was), (until, wanted) in some(spans, 14):
+        for (after, was), (until, wanted) in some(spans, 8):
             feed = t.change_feed(after=after, until=until)
             assert play(was, feed.to_pylist()) == wanted
         feed = t.change_feed(after=moments[1][0])

@@ -176,5 +176,5 @@ class AnyOrder(RuleBasedStateMachine):
 
 TestAnyOrder = AnyOrder.TestCase
 TestAnyOrder.settings = settings(
-    max_examples=60 if THOROUGH else 14, stateful_step_count=16, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=60 if THOROUGH else 8, stateful_step_count=16, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -128,5 +128,5 @@ class AnyOrderOfFields(RuleBasedStateMachine):
 
 TestAnyOrderOfFields = AnyOrderOfFields.TestCase
 TestAnyOrderOfFields.settings = settings(
-    max_examples=60 if THOROUGH else 10, stateful_step_count=14, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=60 if THOROUGH else 6, stateful_step_count=14, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -107,7 +107,7 @@ def test_a_fault_at_every_call(tmp_path, fault, chosen):
     calls = [call for call in writer.store.calls if chosen(call)]
     dry.close()
     assert len(calls) > 8
-    for call in some(calls, 6):
+    for call in some(calls, 4):
         world = merge_on_read(tmp_path / str(call.number), small=True)
         writer = world.writer("A", host="host-b")
         told = struck(writer, fault(call), compact)

@@ -9,6 +9,7 @@ from lakelatch.occ.check.check import check
 from lakelatch.occ.session.snapshot_cache import ViewCache
 from lakelatch.testing.faults import At, Late, On, Pause, Refuse
 
+from ...thorough import STEP
 from ..aged import AGED, BACK, aged, data_files
 from ..world import BEGUN, World, check_sound, content, fate, independent_content, insert, overwrite
 
@@ -90,7 +91,7 @@ def test_a_pending_clean_is_executed_before_a_savepoint_of_what_it_takes(old):
 def test_a_clean_that_is_decided_while_a_savepoint_is_made_wins(old):
     """Anyone who comes second in the log finds the other: never a savepoint of files that are gone."""
     target = commits_of(old)[1]
-    for number in range(1, 60):
+    for number in range(1, 60, STEP):
         folder = old.folder.parent / f"world-{number}"
         world = aged(folder)
         a, b = world.writer("A"), world.writer("B", host="host-b")

@@ -240,7 +240,7 @@ def strike_all(
     dry.close()
     assert len(calls) > 3
     failures = []
-    for call in some(calls, 5):
+    for call in some(calls, 4):
         try:
             _strike(made(folder / str(call.number)), fault(call), act, before, after)
         except (AssertionError, lakelatch.LakeLatchError) as e:

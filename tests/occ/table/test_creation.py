@@ -127,7 +127,7 @@ def test_on_a_far_store_too(site, monkeypatch):
 
     store = far(url := site.fresh())
     site.make(url, store=store, **wanted).close()
-    for number in some(range(1, len(store.calls) + 1), 15):
+    for number in some(range(1, len(store.calls) + 1), 8):
         url = site.fresh()
         stalled = far(url, Refuse(From(number), forever=True))
         ended(lambda url=url, store=stalled: site.make(url, store=store, **wanted))
@@ -149,7 +149,7 @@ def test_a_put_whose_answer_is_lost_is_put_again(site, calls, fault):
 def test_two_creators_in_any_order(site, calls, other, exist_ok):
     """A makes so many calls, B so many, then A the rest, and B the rest."""
     theirs = WANTED if other == "the same" else OTHER
-    steps = [(first, second) for first in some(range(1, calls + 1), 12) for second in some(range(1, calls + 4), 4)]
+    steps = [(first, second) for first in some(range(1, calls + 1), 7) for second in some(range(1, calls + 4), 3)]
     for first, second in steps:
         url, errors = site.fresh(), dict[str, LakeLatchError | None]()
         reached, go_on = threading.Event(), threading.Event()
@@ -198,7 +198,7 @@ def test_many_at_once_have_one_table(tmp_path):
 
 def test_a_creator_that_stalls_puts_nothing_into_a_table_that_has_lived_since(site, calls):
     wanted = WANTED | {"lock": "none://"}  # others need not wait for a lock that it holds
-    for number in some(range(1, calls + 1), 15):
+    for number in some(range(1, calls + 1), 8):
         url = site.fresh()
 
         def others(url=url) -> None:

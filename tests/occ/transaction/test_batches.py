@@ -331,7 +331,7 @@ def test_whatever_fails_a_batch_that_is_sent_until_it_is_acknowledged_is_there_o
     dry.close()
     faults = [LoseReply(At(each.number)) for each in calls if each.writes]
     faults += [Late(At(each.number)) for each in calls if each.op in PUTS] + [Refuse(At(each.number)) for each in calls]
-    for number, fault in enumerate(some(faults, 20)):
+    for number, fault in enumerate(some(faults, 10)):
         world = World(folder / str(number))
         first = world.writer("A", host="host-b")
         told = struck(first, fault, sent)

@@ -109,7 +109,7 @@ def test_a_verb_runs_again_wherever_it_was_suspended(models, tmp_path, verb, kin
     calls = calls_of(models, kind, tmp_path / "calls", lambda writer: VERBS[verb](writer.table))
     first = in_turn(models, tmp_path / "first", kind, ours(verb), lambda world: others(world, kind))
     last = in_turn(models, tmp_path / "last", kind, lambda world: others(world, kind), ours(verb))
-    for number in some(range(1, len(calls) + 1), 7):
+    for number in some(range(1, len(calls) + 1), 5):
         world = world_of(models, kind, tmp_path / f"at {number}")
         result = VERBS[verb](suspended(world, kind, number).table)
         found, call = sound(world), calls[number - 1]
@@ -161,7 +161,7 @@ def test_a_statement_of_a_transaction_that_was_ended_says_so(models, tmp_path, s
 def test_a_commit_that_merges_again_says_so(models, tmp_path, kind):
     """It lost on file groups, reads the new slices, and these are cleaned because others have ended it."""
     calls = calls_of(models, kind, tmp_path / "calls", rebased)
-    for number in some(range(1, len(calls) + 1), 15):
+    for number in some(range(1, len(calls) + 1), 8):
         world = world_of(models, kind, tmp_path / f"at {number}")
         writer = suspended(world, kind, number)
         try:

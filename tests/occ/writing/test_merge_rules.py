@@ -85,7 +85,7 @@ def _model(spec: str) -> Any:
     return MODEL[f"{name}(3)"]
 
 
-@pytest.mark.parametrize("seed", some(range(18), 5))
+@pytest.mark.parametrize("seed", some(range(18), 3))
 def test_every_reader_sees_what_the_commits_contributed_in_their_order(tmp_path: Path, seed: int) -> None:
     """One to three transactions at a time, of one or two changes, on both types of table; compactions at any point."""
     chance = random.Random(seed)

@@ -148,7 +148,7 @@ THREE = ("upsert", "delete-two", "delete-where", "create", "replace")
 
 
 @pytest.mark.parametrize(
-    "kinds", some([*product(KINDS, repeat=2), *permutations(THREE, 3)], 24), ids=lambda kinds: "+".join(kinds)
+    "kinds", some([*product(KINDS, repeat=2), *permutations(THREE, 3)], 14), ids=lambda kinds: "+".join(kinds)
 )
 def test_writes_apply_one_after_the_other(table, kinds):
     if "create" in kinds and table.settings.bucket_count is not None:

@@ -230,7 +230,7 @@ def test_a_store_that_fails_at_any_call_loses_no_event_and_tells_the_truth(folde
     dry.close()
     faults = [LoseReply(At(each.number)) for each in calls if each.writes]
     faults += [Late(At(each.number)) for each in calls if each.op in PUTS] + [Refuse(At(each.number)) for each in calls]
-    for number, fault in enumerate(some(faults, 14)):
+    for number, fault in enumerate(some(faults, 8)):
         table = world(str(number))
         table.store.reset()
         table.store.add(fault)
