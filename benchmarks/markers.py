@@ -30,7 +30,7 @@ from typing import Any
 import lakelatch
 from lakelatch.errors import StorageError
 from lakelatch.hudi.files import BaseName, base_file_name
-from lakelatch.occ.liveness import MARKERS, Io, MarkerDesk, announce_all, list_markers, ticket
+from lakelatch.occ.liveness import MARKERS, Io, MarkerClient, announce_all, list_markers, ticket
 from lakelatch.occ.liveness.markers import left_by, remove
 from lakelatch.occ.table import Table
 from lakelatch.testing.faults import FaultStore, On, Pause
@@ -81,8 +81,8 @@ def served(
         server.wait()
 
 
-def desk_of(url: str) -> MarkerDesk:
-    return MarkerDesk(url, "t", ticket(TOKEN, "t", int(time.time()) + 3600), apart_max_s=0.0)
+def desk_of(url: str) -> MarkerClient:
+    return MarkerClient(url, "t", ticket(TOKEN, "t", int(time.time()) + 3600), apart_max_s=0.0)
 
 
 @contextmanager
@@ -106,11 +106,16 @@ def far(count: int) -> None:
     with opened() as (table, instant):
         store = FaultStore(table.store, Pause(On("", MARKERS), far_store, forever=True))
 
-        def announce(desk: MarkerDesk | None) -> float:
+        def announce(marker_client: MarkerClient | None) -> float:
             began = time.monotonic()
             with ThreadPoolExecutor(16) as tasks:
                 starts = range(0, count, 100)
-                list(tasks.map(lambda n: announce_all(store, instant, files(instant, 100, n), desk=desk), starts))
+                list(
+                    tasks.map(
+                        lambda n: announce_all(store, instant, files(instant, 100, n), marker_client=marker_client),
+                        starts,
+                    )
+                )
             return time.monotonic() - began
 
         def sweep() -> dict[str, Any]:
@@ -138,7 +143,7 @@ def far(count: int) -> None:
 
 def clients(url: str, instant: str, seconds: float, first: int) -> None:
     """One process of clients: 16 threads. Prints the markers that were taken, and the seconds of each request."""
-    desk, times, untaken = desk_of(url), list[float](), 0
+    marker_client, times, untaken = desk_of(url), list[float](), 0
     starts = time.monotonic()
     ends = starts + seconds
 
@@ -148,7 +153,7 @@ def clients(url: str, instant: str, seconds: float, first: int) -> None:
         while time.monotonic() < ends:
             names = [f"{path}.marker.{io}" for path, io in files(instant, 100, n)]
             began = time.monotonic()
-            untaken += desk.take(instant, names) is None
+            untaken += marker_client.take(instant, names) is None
             times.append(time.monotonic() - began)
             n += 100
 
@@ -162,13 +167,13 @@ def rate(seconds: float) -> None:
     with opened() as (table, instant), served(table.url, core="0") as (url, server):
         began = time.monotonic()
         command = [sys.executable, "-m", "benchmarks.markers", "clients", "--url", url, "--instant", instant]
-        crew = [
+        pool = [
             subprocess.Popen(
                 [*command, "--seconds", str(seconds), "--first", str(n)], stdout=subprocess.PIPE, text=True
             )
             for n in range(0, 4_000_000, 1_000_000)
         ]
-        told = [each.communicate()[0].split() for each in crew]
+        told = [each.communicate()[0].split() for each in pool]
         took = time.monotonic() - began
         cpu_s = sum(float(x) for x in Path(f"/proc/{server.pid}/stat").read_text().split()[13:15]) / os.sysconf(
             "SC_CLK_TCK"
@@ -201,7 +206,7 @@ def rounds(count: int, kills: int) -> None:
     with opened() as (table, _), ThreadPoolExecutor(300) as pool:
         with served(table.url) as (url, _first):
             port = int(url.rpartition(":")[2])
-        desk, server = desk_of(url), served(table.url, port=port)
+        marker_client, server = desk_of(url), served(table.url, port=port)
         _, process = server.__enter__()
         try:
             for number in range(count):
@@ -209,7 +214,7 @@ def rounds(count: int, kills: int) -> None:
 
                 def client(n: int, instant: str = txn.instant, half: threading.Event = half) -> tuple[float, list[Any]]:
                     began = time.monotonic()
-                    found = announce_all(table.store, instant, files(instant, 4, 4 * n), desk=desk)
+                    found = announce_all(table.store, instant, files(instant, 4, 4 * n), marker_client=marker_client)
                     if n >= 60:
                         half.set()
                     return time.monotonic() - began, found
@@ -252,11 +257,11 @@ import os, signal, sys, time
 import lakelatch, pyarrow
 def rss(): return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 table = lakelatch.open(sys.argv[1])
-table.session.desk
+table.session.marker_client
 before, cpu, wall = rss(), time.process_time(), time.monotonic()
 from lakelatch.server import Embedded
 table.session.markers = Embedded()
-assert table.session.desk
+assert table.session.marker_client
 print(rss() - before, time.process_time() - cpu, time.monotonic() - wall, end=" ")
 wall = time.monotonic()
 table.close()

@@ -10,12 +10,12 @@ from ..arguments import suggesting
 from ..errors import InputError
 from ..hudi.timeline import Time
 from ..occ.scan import Explanation
-from ..occ.services import Executed, Round
+from ..occ.services import Executed, ServiceRound
 from ..occ.session import Partition
 from ..occ.table import Table
 from ..occ.table import open as open_table
 from ..occ.transaction import RunResult, Transaction, WriteResult
-from ..progress import Told
+from ..progress import ProgressCallback
 from .reading import Reads, one_of
 from .session import settle
 from .transaction import SparkTransaction
@@ -94,7 +94,7 @@ class SparkTable(Writing):
 
     # Services ----------------------------------------------------------------------------------------------------
 
-    def cluster(self, *, progress: Told | None = None, **options: Any) -> Executed | None:
+    def cluster(self, *, progress: ProgressCallback | None = None, **options: Any) -> Executed | None:
         """Join small files and lay out rows, by tasks of Spark; None when there is nothing to do.
 
         The driver alone executes a plan whose files have `JobSizes.driver_bytes` together or less; so do the other services.
@@ -107,33 +107,33 @@ class SparkTable(Writing):
         """
         return self.table.cluster(runner=self._services(progress), **options)
 
-    def compact(self, *, progress: Told | None = None, **options: Any) -> Executed | None:
+    def compact(self, *, progress: ProgressCallback | None = None, **options: Any) -> Executed | None:
         """Merge log files into base files, by tasks of Spark; as `cluster`, with the options of `Table.compact`."""
         return self.table.compact(runner=self._services(progress), **options)
 
-    def compact_logs(self, *, progress: Told | None = None, **options: Any) -> Executed | None:
+    def compact_logs(self, *, progress: ProgressCallback | None = None, **options: Any) -> Executed | None:
         """Merge log files into log files, by tasks of Spark; as `cluster`, with the options of `Table.compact_logs`."""
         return self.table.compact_logs(runner=self._services(progress), **options)
 
-    def clean(self, *, progress: Told | None = None, **options: Any) -> Executed | None:
+    def clean(self, *, progress: ProgressCallback | None = None, **options: Any) -> Executed | None:
         """Delete superseded files, by tasks of Spark; as `cluster`, with the options of `Table.clean`.
 
         A plan is final: the next clean finishes an interrupted one.
         """
         return self.table.clean(runner=self._services(progress), **options)
 
-    def execute(self, instant: str, *, progress: Told | None = None) -> Executed:
+    def execute(self, instant: str, *, progress: ProgressCallback | None = None) -> Executed:
         """Execute a pending plan of any writer by tasks of Spark. See `Table.execute`."""
         return self.table.execute(instant, runner=self._services(progress))
 
-    def run_services(self, *, progress: Told | None = None, **options: Any) -> Round:
+    def run_services(self, *, progress: ProgressCallback | None = None, **options: Any) -> ServiceRound:
         """Run the services that are due, once, by tasks of Spark.
 
         Options are those of `Table.run_services`; ``progress`` as in `cluster`.
         """
         return self.table.run_services(runner=self._services(progress), progress=progress, **options)
 
-    def _services(self, told: Told | None) -> ServiceJobs:
+    def _services(self, told: ProgressCallback | None) -> ServiceJobs:
         return ServiceJobs(self.spark, self._sizes, told)
 
     # Reading -----------------------------------------------------------------------------------------------------

@@ -26,16 +26,26 @@ from ..hudi.files import FileGroupId
 from ..hudi.merge import Merged, alone, remove_where
 from ..hudi.table import RECORD_KEY, partition_paths, record_keys
 from ..hudi.timeline import FileSlice, WriteStat
-from ..occ.liveness import MarkerDesk
+from ..occ.liveness import MarkerClient
 from ..occ.rebase import Lost, merge_unit, write_changes
-from ..occ.staging import Files, FileSpec, NewGroups, Plan, RowsInMemory, Selection, apply, read_slice, refuse_if_over
+from ..occ.staging import (
+    FileSpec,
+    NewGroups,
+    Plan,
+    RowsInMemory,
+    Selection,
+    TaskFiles,
+    apply,
+    read_slice,
+    refuse_if_over,
+)
 from ..occ.turns import targets
 from ..occ.writing import NewValues, replaced
 from ..storage import Store
 
 ANSWER = "answer binary"
 JOB_TASK = "lakelatch.task"  # property of a job
-_STORE, _DESK = "store", "desk"
+_STORE, _MARKER_CLIENT = "store", "marker_client"
 FILE_COLUMN, ROW_COLUMN = "_lakelatch_file", "_lakelatch_row"
 
 
@@ -43,7 +53,7 @@ FILE_COLUMN, ROW_COLUMN = "_lakelatch_file", "_lakelatch_row"
 class Answer:
     """The result of a task: its files, and the hashes of the keys it inserted by partition, sorted, eight bytes each.
 
-    ``looked`` and ``idle`` as in `Files`; ``host`` is where an error was met.
+    ``looked`` and ``idle`` as in `TaskFiles`; ``host`` is where an error was met.
     """
 
     stats: list[WriteStat] = field(default_factory=list)
@@ -69,7 +79,7 @@ def packed(task: Any, store: Store) -> str:
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         def persistent_id(self, obj: Any) -> str | None:
             assert obj is store or not hasattr(type(obj), "put_if_absent"), "a store would be in Spark's event log"
-            return _STORE if obj is store else _DESK if isinstance(obj, MarkerDesk) else None
+            return _STORE if obj is store else _MARKER_CLIENT if isinstance(obj, MarkerClient) else None
 
     body = io.BytesIO()
     Pickler(body).dump(task)
@@ -85,7 +95,7 @@ class TaskOfJob:
     """The task that the job's property `JOB_TASK` holds, run on this store, with this connection to the server for markers."""
 
     store: Store
-    desk: MarkerDesk | None = None
+    marker_client: MarkerClient | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the task; see `Task.__call__`."""
@@ -96,13 +106,13 @@ class TaskOfJob:
         text = context.getLocalProperty(JOB_TASK)
         assert text is not None
         body = io.BytesIO(zlib.decompress(b64decode(text)))
-        yield from _Unpickler(body, self.store, self.desk).load()(batches)
+        yield from _Unpickler(body, self.store, self.marker_client).load()(batches)
 
 
 class _Unpickler(pickle.Unpickler):  # what our own driver wrote
-    def __init__(self, body: io.BytesIO, store: Store, desk: MarkerDesk | None) -> None:
+    def __init__(self, body: io.BytesIO, store: Store, marker_client: MarkerClient | None) -> None:
         super().__init__(body)
-        self._known = {_STORE: store, _DESK: desk}
+        self._known = {_STORE: store, _MARKER_CLIENT: marker_client}
 
     def persistent_load(self, pid: Any) -> Any:
         return self._known[pid]
@@ -208,7 +218,7 @@ class InsertTask(Task):
     def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:
         """Write as the rows come. Memory is one row group for each open file."""
         groups: dict[str, NewGroups] = {}
-        with Files(self.spec, task, keep_hashes=self.check) as files:
+        with TaskFiles(self.spec, task, keep_hashes=self.check) as files:
             chunks = [table_of(list(batches))] if self.exact else _chunks(batches, self.spec.row_group_rows)
             for chunk in chunks:
                 if not chunk.num_rows:
@@ -223,7 +233,7 @@ class InsertTask(Task):
             hashes = {p: np.sort(np.concatenate(found)).tobytes() for p, found in files.hashes.items()}
         return Answer(stats, hashes)
 
-    def _expect(self, files: Files, begun: Collection[str], partitions: Iterable[str]) -> None:
+    def _expect(self, files: TaskFiles, begun: Collection[str], partitions: Iterable[str]) -> None:
         new = [FileGroupId(each, self.spec.group_id(each, files.task)) for each in partitions if each not in begun]
         files.expect(new=new)
 
@@ -235,7 +245,7 @@ class InsertTask(Task):
         return pa.concat_tables(parts)
 
 
-def applied(plan: Plan, rows: pa.Table, files: Files) -> Answer:
+def applied(plan: Plan, rows: pa.Table, files: TaskFiles) -> Answer:
     """Merge rows, or keys to delete, into the file groups that hold them. Spark hands rows over in any order."""
     apply(replace(plan, in_order=False), rows, files)
     return Answer(files.stats(), looked=files.looked, idle=files.idle)
@@ -254,7 +264,7 @@ class MergeTask(Task):
     def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:
         """Merge. Memory is the task's rows and one base file."""
         refuse_if_over(self.plan.spec.store, self.plan.spec.instant)
-        with Files(self.plan.spec, task) as files:
+        with TaskFiles(self.plan.spec, task) as files:
             return applied(self.plan, table_of(list(batches)), files)
 
 
@@ -293,7 +303,7 @@ class ChosenTask(Task):
         """Apply. Memory is two numbers for each chosen row, its new values, and one base file."""
         rows = table_of(list(batches))
         slices = {name_of(s): s for group in self.plan.slices.values() for s in group}
-        with Files(self.plan.spec, task, round=self.lost.round if self.lost else 0) as files:
+        with TaskFiles(self.plan.spec, task, round=self.lost.round if self.lost else 0) as files:
             if rows.num_rows:
                 named = rows.column(FILE_COLUMN).combine_chunks().dictionary_encode()
                 codes = np.asarray(named.indices)
@@ -324,7 +334,7 @@ class RebaseTask(Task):
 
     def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:
         """Repeat. Memory is the rows that the transaction changed in one unit and one base file."""
-        with Files(self.lost.spec, task, round=self.lost.round) as files:
+        with TaskFiles(self.lost.spec, task, round=self.lost.round) as files:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     merge_unit(self.lost, self.lost.units[number], files)

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from importlib.util import module_from_spec, spec_from_file_location
@@ -163,3 +163,16 @@ def private_names(nodes: list[ast.AST]) -> Iterator[str]:
                 continue
         if name.startswith("_") and not name.startswith("__"):
             yield name
+
+
+def test_no_two_classes_of_occ_have_one_name():
+    """Who reads a name finds one class by it."""
+    found = Counter(
+        node.name
+        for module, path in KNOWN.items()
+        if path.is_relative_to(ROOT / "occ")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, count in found.items() if count > 1] == []
+    assert len(found) > 200

@@ -82,12 +82,12 @@ def measure(writers: int, commits: int, folder: str | None, *, together: bool) -
             return process
 
         child(create, url, together).join()
-        crew = [child(write, number, url, commits, ready, start, told) for number in range(writers)]
-        for _ in crew:
+        pool = [child(write, number, url, commits, ready, start, told) for number in range(writers)]
+        for _ in pool:
             ready.acquire()
         start.set()
-        found = [told.get() for _ in crew]
-        for each in crew:
+        found = [told.get() for _ in pool]
+        for each in pool:
             each.join()
         last = child(count_rows, url, told)
         rows = told.get()

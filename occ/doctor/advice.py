@@ -24,7 +24,7 @@ _JVM_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Advice:
     """One piece of advice. ``kind`` is stable; ``mend`` is the command that mends it, "" if there is nothing to do."""
 
     severity: Severity
@@ -33,7 +33,7 @@ class Finding:
     mend: str = ""
 
 
-def advise(facts: Facts) -> list[Finding]:
+def advise(facts: Facts) -> list[Advice]:
     """Return all findings, the unsafe first."""
     found = [finding for rule in _RULES for finding in rule(facts)]
     if facts.settings is not None:
@@ -45,9 +45,9 @@ def advise(facts: Facts) -> list[Finding]:
 # --- unsafe ------------------------------------------------------------------------------------------------------------
 
 
-def _foreign(facts: Facts) -> Iterator[Finding]:
+def _foreign(facts: Facts) -> Iterator[Advice]:
     if facts.foreign:
-        yield Finding(
+        yield Advice(
             "unsafe",
             "foreign-commits",
             f"another engine has committed past the log ({', '.join(facts.foreign[:3])}), so nobody compared its rows with ours",
@@ -55,9 +55,9 @@ def _foreign(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _no_files(facts: Facts) -> Iterator[Finding]:
+def _no_files(facts: Facts) -> Iterator[Advice]:
     if facts.no_files:
-        yield Finding(
+        yield Advice(
             "unsafe",
             "no-file",
             f"where a file or a folder belongs stands something else, and writers stop there: {', '.join(facts.no_files[:3])}",
@@ -65,9 +65,9 @@ def _no_files(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _lock_unreachable(facts: Facts) -> Iterator[Finding]:
+def _lock_unreachable(facts: Facts) -> Iterator[Advice]:
     if facts.lock_error:
-        yield Finding(
+        yield Advice(
             "unsafe",
             "lock-unreachable",
             f"the lock {facts.lock} cannot be reached from here ({facts.lock_error}), so nobody here can commit",
@@ -75,9 +75,9 @@ def _lock_unreachable(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _jvm_writers(facts: Facts, settings: Settings) -> Iterator[Finding]:
+def _jvm_writers(facts: Facts, settings: Settings) -> Iterator[Advice]:
     if facts.jvm_lock and 2 * settings.heartbeat_interval_s > _JVM_TIMEOUT_S:
-        yield Finding(
+        yield Advice(
             "unsafe",
             "jvm-heartbeat",
             f"JVM writers share this lock and take a writer for dead that was silent for {_JVM_TIMEOUT_S:g} s; ours beat every "
@@ -85,7 +85,7 @@ def _jvm_writers(facts: Facts, settings: Settings) -> Iterator[Finding]:
             f"lakelatch settings {facts.url} heartbeat_interval_s=10",
         )
     elif facts.jvm_lock and not settings.timeline_first:
-        yield Finding(
+        yield Advice(
             "note",
             "jvm-writers",
             "the lock is shared with JVM writers, which do not read the log: they may write only while no transaction of "
@@ -94,9 +94,9 @@ def _jvm_writers(facts: Facts, settings: Settings) -> Iterator[Finding]:
         )
 
 
-def _double_keys(facts: Facts, settings: Settings) -> Iterator[Finding]:
+def _double_keys(facts: Facts, settings: Settings) -> Iterator[Advice]:
     if not settings.unique_keys and settings.bucket_count is None:
-        yield Finding(
+        yield Advice(
             "unsafe",
             "double-keys",
             "two writers that insert one new key at the same time both land, and the key stands twice",
@@ -107,9 +107,9 @@ def _double_keys(facts: Facts, settings: Settings) -> Iterator[Finding]:
 # --- slow --------------------------------------------------------------------------------------------------------------
 
 
-def _lock_of_one_process(facts: Facts, settings: Settings) -> Iterator[Finding]:
+def _lock_of_one_process(facts: Facts, settings: Settings) -> Iterator[Advice]:
     if settings.lock.startswith("memory:") and facts.processes > 1:
-        yield Finding(
+        yield Advice(
             "slow",
             "lock-of-one-process",
             f"the lock {facts.lock} holds back nobody outside of its process, and {facts.processes} processes have written: "
@@ -117,7 +117,7 @@ def _lock_of_one_process(facts: Facts, settings: Settings) -> Iterator[Finding]:
             f"lakelatch locks set {facts.url} LOCK, one that all of them reach",
         )
     if settings.lock == NO_LOCK and facts.processes > 1:
-        yield Finding(
+        yield Advice(
             "slow",
             "no-lock",
             f"there is no lock, and {facts.processes} processes have written: the log orders them, at about half the rate",
@@ -125,9 +125,9 @@ def _lock_of_one_process(facts: Facts, settings: Settings) -> Iterator[Finding]:
         )
 
 
-def _losses(facts: Facts) -> Iterator[Finding]:
+def _losses(facts: Facts) -> Iterator[Advice]:
     if facts.ended >= _ENDED_FEW and facts.lost > _LOST_SHARE * facts.ended:
-        yield Finding(
+        yield Advice(
             "slow",
             "many-losses",
             f"{facts.lost} of the last {facts.ended} transactions lost against others, with {facts.lost_s:.0f} s of work and "
@@ -136,9 +136,9 @@ def _losses(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _never_merged(facts: Facts, settings: Settings) -> Iterator[Finding]:
+def _never_merged(facts: Facts, settings: Settings) -> Iterator[Advice]:
     if not settings.rebase and facts.lost:
-        yield Finding(
+        yield Advice(
             "slow",
             "never-merged",
             "upserts of different rows of one file group are not merged again, so one of two loses",
@@ -146,26 +146,26 @@ def _never_merged(facts: Facts, settings: Settings) -> Iterator[Finding]:
         )
 
 
-def _left_open(facts: Facts) -> Iterator[Finding]:
+def _left_open(facts: Facts) -> Iterator[Advice]:
     for each in facts.open_work:
         what = f"{each.operation.lower()} {each.instant} of {each.writer}"
         hours = f"{each.age_s / _HOUR_S:.1f} h"
         if each.state in ("dead", "silent"):
             message = f"{what} is open, and its writer is {each.state}: old files and log entries stay because of it"
-            yield Finding("slow", "dead-writer", message, f"lakelatch rollback {facts.url}")
+            yield Advice("slow", "dead-writer", message, f"lakelatch rollback {facts.url}")
         elif each.state == "planned" and each.age_s > _STALE_S:
             message = f"{what} has been planned for {hours} and nobody executes it: others may wait for it"
-            yield Finding("slow", "stale-plan", message, f"lakelatch services execute {facts.url} {each.instant}")
+            yield Advice("slow", "stale-plan", message, f"lakelatch services execute {facts.url} {each.instant}")
         elif each.age_s > _DAY_S:
-            yield Finding(
+            yield Advice(
                 "note", "long-transaction", f"{what} has been open for {hours}; nothing that it may read is cleaned"
             )
 
 
-def _timeline(facts: Facts) -> Iterator[Finding]:
+def _timeline(facts: Facts) -> Iterator[Advice]:
     by_itself = facts.settings.archive_above if facts.settings and not facts.jvm_lock else None
     if facts.commits > 2 * (by_itself or Keep().most):
-        yield Finding(
+        yield Advice(
             "slow",
             "long-timeline",
             f"the active timeline has {facts.commits} commits, and every `open` of the table lists them all",
@@ -173,9 +173,9 @@ def _timeline(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _epochs(facts: Facts, settings: Settings) -> Iterator[Finding]:
+def _epochs(facts: Facts, settings: Settings) -> Iterator[Advice]:
     if facts.epochs > settings.log_epochs + 2:
-        yield Finding(
+        yield Advice(
             "slow",
             "many-epochs",
             f"the log has {facts.epochs} epochs, though {settings.log_epochs} are to be kept",
@@ -183,17 +183,17 @@ def _epochs(facts: Facts, settings: Settings) -> Iterator[Finding]:
         )
 
 
-def _small_files(facts: Facts) -> Iterator[Finding]:
+def _small_files(facts: Facts) -> Iterator[Advice]:
     joinable = facts.settings is not None and facts.settings.bucket_count is None
     if joinable and facts.small >= _SMALL_MANY:
-        yield Finding(
+        yield Advice(
             "slow",
             "small-files",
             f"partition {facts.small_in or '(root)'} has {facts.small} small files, each of which every scan opens",
             f"lakelatch services cluster {facts.url}",
         )
     if facts.logs_max > _LOGS_MANY:
-        yield Finding(
+        yield Advice(
             "slow",
             "many-log-files",
             f"a file slice has {facts.logs_max} log files that every reader merges",
@@ -201,10 +201,10 @@ def _small_files(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _old_files(facts: Facts) -> Iterator[Finding]:
+def _old_files(facts: Facts) -> Iterator[Advice]:
     if facts.data_files > 3 * facts.file_groups + 50 and facts.bytes > 3 * facts.current_bytes:
         old = facts.bytes - facts.current_bytes
-        yield Finding(
+        yield Advice(
             "slow",
             "old-files",
             f"{old / 1e6:.1f} MB of older versions lie beside {facts.current_bytes / 1e6:.1f} MB that readers see",
@@ -212,9 +212,9 @@ def _old_files(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _impatient(facts: Facts, settings: Settings) -> Iterator[Finding]:
+def _impatient(facts: Facts, settings: Settings) -> Iterator[Advice]:
     if settings.heartbeat_timeout_s < 10 and facts.hosts > 1:
-        yield Finding(
+        yield Advice(
             "slow",
             "impatient",
             f"a writer that is silent for {settings.heartbeat_timeout_s:g} s is rolled back, which a pause on another host "
@@ -226,17 +226,17 @@ def _impatient(facts: Facts, settings: Settings) -> Iterator[Finding]:
 # --- worth knowing -------------------------------------------------------------------------------------------------------
 
 
-def _read_only(facts: Facts) -> Iterator[Finding]:
+def _read_only(facts: Facts) -> Iterator[Advice]:
     if facts.refusal:
-        yield Finding("note", "read-only", f"it cannot be written: {facts.refusal}")
+        yield Advice("note", "read-only", f"it cannot be written: {facts.refusal}")
     elif facts.settings is None:
         message = "it has no commit log, so it is read-only here, and nothing keeps its writers apart"
-        yield Finding("note", "no-log", message, f"lakelatch adopt {facts.url} LOCK")
+        yield Advice("note", "no-log", message, f"lakelatch adopt {facts.url} LOCK")
 
 
-def _lagging(facts: Facts) -> Iterator[Finding]:
+def _lagging(facts: Facts) -> Iterator[Advice]:
     if facts.lagging:
-        yield Finding(
+        yield Advice(
             "note",
             "lagging-log-files",
             f"{facts.lagging} file groups have rows in log files from before a column was added and another one widened: hudi-rs "
@@ -245,16 +245,16 @@ def _lagging(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _savepoints(facts: Facts) -> Iterator[Finding]:
+def _savepoints(facts: Facts) -> Iterator[Advice]:
     for instant, age_s in facts.savepoints:
         if age_s > _SAVEPOINT_OLD_S:
             message = f"the savepoint of {instant} keeps its files since {age_s / _DAY_S:.0f} days"
-            yield Finding("note", "old-savepoint", message, f"lakelatch savepoint delete {facts.url} {instant}")
+            yield Advice("note", "old-savepoint", message, f"lakelatch savepoint delete {facts.url} {instant}")
 
 
-def _ahead(facts: Facts) -> Iterator[Finding]:
+def _ahead(facts: Facts) -> Iterator[Advice]:
     if facts.ahead_s > _HOUR_S:
-        yield Finding(
+        yield Advice(
             "note",
             "clock-ahead",
             f"the newest commit lies {facts.ahead_s / _HOUR_S:.1f} h in the future: a writer's clock was ahead, or this one is "
@@ -262,10 +262,10 @@ def _ahead(facts: Facts) -> Iterator[Finding]:
         )
 
 
-_RULES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
+_RULES: tuple[Callable[[Facts], Iterator[Advice]], ...] = (
     _foreign, _no_files, _lock_unreachable, _losses, _left_open, _timeline, _small_files, _old_files, _read_only, _lagging,
     _savepoints, _ahead,
 )  # fmt: skip
-_SETTINGS: tuple[Callable[[Facts, Settings], Iterator[Finding]], ...] = (
+_SETTINGS: tuple[Callable[[Facts, Settings], Iterator[Advice]], ...] = (
     _jvm_writers, _double_keys, _lock_of_one_process, _never_merged, _epochs, _impatient,
 )  # fmt: skip

@@ -12,7 +12,7 @@ from ...errors import ConfigError, InputError
 from ...hudi.table import TableConfig
 from ...locks.hudi import PREFIX, hudi_options, lock_url
 from ..entries import Settings
-from .advice import Finding
+from .advice import Advice
 
 STYLES = ("properties", "spark", "flink")
 _MODE, _POLICY = "hoodie.write.concurrency.mode", "hoodie.clean.failed.writes.policy"
@@ -72,14 +72,14 @@ def options_in(text: str) -> dict[str, str]:
     return found
 
 
-def judge_writer(given: Mapping[str, str], config: TableConfig, settings: Settings, *, table: str) -> list[Finding]:
+def judge_writer(given: Mapping[str, str], config: TableConfig, settings: Settings, *, table: str) -> list[Advice]:
     """Return what is unsafe for our writers, or for the JVM writer, in its options; each with the line that mends it."""
     return list(_unsafe(given, writer_options(config, settings), config, settings, table))
 
 
 def _unsafe(
     given: Mapping[str, str], wanted: Mapping[str, str], config: TableConfig, settings: Settings, table: str
-) -> Iterator[Finding]:
+) -> Iterator[Advice]:
     def says(key: str, default: str) -> str:
         return given.get(key, default).strip()
 
@@ -120,7 +120,7 @@ def _unsafe(
     yield from _of_the_lock(given, wanted, table)
 
 
-def _of_the_lock(given: Mapping[str, str], wanted: Mapping[str, str], table: str) -> Iterator[Finding]:
+def _of_the_lock(given: Mapping[str, str], wanted: Mapping[str, str], table: str) -> Iterator[Advice]:
     known = {key: value for key, value in given.items() if key.startswith(PREFIX)}
     provider = PREFIX + "provider"
     if provider not in known:
@@ -129,7 +129,7 @@ def _of_the_lock(given: Mapping[str, str], wanted: Mapping[str, str], table: str
     try:
         theirs = hudi_options(lock_url(known, table_name=given.get("hoodie.table.name", ""), base_path=table))
     except ConfigError as e:
-        yield Finding(
+        yield Advice(
             "unsafe", "jvm-lock", f"its lock cannot be compared with the table's: {e}", _line(provider, wanted)
         )
         return
@@ -140,7 +140,7 @@ def _of_the_lock(given: Mapping[str, str], wanted: Mapping[str, str], table: str
                 "jvm-other-lock", f"it takes another lock than ours: {key}={theirs.get(key, '')}", key, wanted
             )
     if wanted[provider].endswith("FileSystemBasedLockProvider") and _EXPIRE not in given:
-        yield Finding(
+        yield Advice(
             "note",
             "jvm-lock-stays",
             "a writer that is killed with the lock leaves its file: the next of ours on that host removes it if it was ours, and "
@@ -149,8 +149,8 @@ def _of_the_lock(given: Mapping[str, str], wanted: Mapping[str, str], table: str
         )
 
 
-def _finding(kind: str, what: str, key: str, wanted: Mapping[str, str]) -> Finding:
-    return Finding("unsafe", kind, what, _line(key, wanted))
+def _finding(kind: str, what: str, key: str, wanted: Mapping[str, str]) -> Advice:
+    return Advice("unsafe", kind, what, _line(key, wanted))
 
 
 def _line(key: str, wanted: Mapping[str, str]) -> str:

@@ -52,7 +52,7 @@ from ..session import (
 )
 from ..turns import InTheWay
 from .requests import is_flushed, note_flushed
-from .together import Gathered, Waiter
+from .together import GroupCommitBatch, GroupCommitFollower
 from .yielding import (
     NeighbourInTheWayError,
     merge_again,
@@ -98,8 +98,8 @@ class Landing:
         self._entry = entry or (lambda: staged_entry(attempt, workspace.changes))
         self._decided, self._looks_now = decided, looks_now
         # Several processes may execute one plan at once; such commits never join another writer's entry.
-        self._waiter = None if entry else Waiter(attempt, workspace, validator.level)
-        self._gathered: Gathered | None = None
+        self._waiter = None if entry else GroupCommitFollower(attempt, workspace, validator.level)
+        self._gathered: GroupCommitBatch | None = None
         self._theirs: Commit | None = None  # our commit, in an entry that another writer appended
         self.result: CommitResult | None = None
         self.appended = False
@@ -330,8 +330,13 @@ class Landing:
                     raise
                 _log.warning("%s has not landed yet: %s", attempt.instant, e)
             finally:
-                if lease is not attempt.lease:
-                    lease.release()
+                self._give_back(lease)
+
+    def _give_back(self, lease: TableLease) -> None:
+        if self.result is not None:
+            self._attempt.session.wait_for_clocks(self.result.completion)
+        if lease is not self._attempt.lease:
+            lease.release()
 
     def _append(self, lease: TableLease, template: Commit) -> None:
         """Decide, append the entry and publish it, under the lease."""
@@ -355,8 +360,6 @@ class Landing:
         with step("publish"):
             published = self._publish(entry, lease)
         self.result = CommitResult(attempt.instant, entry.completion, entry.slot, published)
-        if session.settings.timeline_first:
-            session.wait_for_clocks(entry.completion)
         if published and len(members) > 1 and session.far:
             # On a far store each publish takes a round trip, and every member would wait for those before it. Any
             # member, or the next holder of the lock, may publish the rest as well; doing it twice changes nothing.
@@ -374,7 +377,7 @@ class Landing:
         waiter.begin(template)
         lease = attempt.lease or session.lease(attempt.operation, waiting=waiter)
         if waiter.waited or lease is attempt.lease:  # other writers may be waiting too
-            self._gathered = Gathered(session, attempt.instant)
+            self._gathered = GroupCommitBatch(session, attempt.instant)
         return lease
 
     def _by_others(self) -> bool:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("lakelatch.transaction")
 
 
-class Waiter:
+class GroupCommitFollower:
     """The wait of one attempt for the table's lock, with its request.
 
     Attributes:
@@ -129,7 +129,7 @@ def _delete(session: Session, paths: list[str]) -> None:
             _log.debug("request %s stays", path, exc_info=True)
 
 
-class Gathered:
+class GroupCommitBatch:
     """The requests that a leader finds under one lease."""
 
     def __init__(self, session: Session, own: str) -> None:

@@ -18,7 +18,7 @@ from typing import Literal
 
 from ...errors import InputError, StorageError
 from ...storage import Outcome, Store
-from .marker_desk import MarkerDesk
+from .marker_client import MarkerClient
 from .marker_lists import TYPE, fits, is_list, names_in, strike
 from .removal import delete_data_file
 
@@ -51,18 +51,18 @@ class Marker:
         return f"{MARKERS}/{self.instant}/{self.list or self.name}"
 
 
-def announce(store: Store, instant: str, path: str, io: Io, *, desk: MarkerDesk | None = None) -> Marker:
+def announce(store: Store, instant: str, path: str, io: Io, *, marker_client: MarkerClient | None = None) -> Marker:
     """Make sure that the marker exists, also from an earlier try of the task. Raises `StorageError` if that fails."""
-    return announce_all(store, instant, [(path, io)], desk=desk)[0]
+    return announce_all(store, instant, [(path, io)], marker_client=marker_client)[0]
 
 
 def announce_all(
-    store: Store, instant: str, files: Iterable[tuple[str, Io]], *, desk: MarkerDesk | None = None
+    store: Store, instant: str, files: Iterable[tuple[str, Io]], *, marker_client: MarkerClient | None = None
 ) -> list[Marker]:
-    """`announce` several files: by one request to the desk of a server, and one by one the files it does not take."""
+    """`announce` several files: by one request to a server, and one by one the files it does not take."""
     markers = [Marker(instant, path, io) for path, io in files]
-    listed = [each.name for each in markers if fits(each.name)] if desk is not None else []
-    lists = (desk.take(instant, listed) if desk is not None and listed else None) or {}
+    listed = [each.name for each in markers if fits(each.name)] if marker_client is not None else []
+    lists = (marker_client.take(instant, listed) if marker_client is not None and listed else None) or {}
     return [replace(each, list=lists[each.name]) if each.name in lists else _put(store, each) for each in markers]
 
 

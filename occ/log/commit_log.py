@@ -62,7 +62,7 @@ from .epochs import (
     slot_names,
     slot_path,
 )
-from .foreign_commits import Strangers
+from .foreign_commits import ForeignCommits
 from .imports import imported, refuse_planned_rollback, refuse_skipped
 from .publisher import Publisher, metadata_of
 from .read_ahead import ReadAhead
@@ -149,7 +149,7 @@ class CommitLog:
         self.recent = Recent()
         self._published = -1
         self._unverified: list[Commit] | None = []
-        self._strangers = Strangers(self, env, timeline.since)
+        self._foreign = ForeignCommits(self, env, timeline.since)
         self._doubt = OutcomeGuard(store.url)
         self._far = is_far(store.url)
         self._met: tuple[str, bytes] | None = None  # the entry that took the slot we tried
@@ -278,7 +278,7 @@ class CommitLog:
 
     def _apply(self, entry: LogEntry) -> None:
         if isinstance(entry, Open):
-            self._strangers.epoch_begins(entry.top)
+            self._foreign.epoch_begins(entry.top)
             if self._unverified is not None:  # its closer has published the previous epoch's commits and flushed them
                 self._unverified = [each for each in self._unverified if each.undone]
         landed = list[Commit]()
@@ -479,7 +479,7 @@ class CommitLog:
                 if (found := self._to_import()) is not None:
                     return found
             elif look is not False:
-                self._strangers.look(now=bool(look))
+                self._foreign.look(now=bool(look))
             if publishes or not self._far:
                 if not surely and not self._is_published():
                     self._refuse_replaced()
@@ -487,9 +487,9 @@ class CommitLog:
             state = self.state
             self._refuse_unopened(state)
             entry = build(state)
-            foreign = self._strangers.found and not self.state.settings.timeline_first
+            foreign = self._foreign.found and not self.state.settings.timeline_first
             if foreign and not isinstance(entry, End | None):  # ending a transaction is always safe
-                raise self._strangers.error(self._store.url)
+                raise self._foreign.error(self._store.url)
         except _ReplacedError:
             raise
         except Exception:
@@ -503,9 +503,9 @@ class CommitLog:
     def _to_import(self) -> Import | None:
         """Return the entry that imports what is completed on the timeline and not in the log. Under the table's lock only."""
         folder = self._timeline.folder
-        shown = self._timeline.since(self._strangers.listed_from)
-        self._strangers.judge(shown)
-        new = self._strangers.unknown(shown)
+        shown = self._timeline.since(self._foreign.listed_from)
+        self._foreign.judge(shown)
+        new = self._foreign.unknown(shown)
         if not new:
             return None
         entry = imported(self._store, folder, new, self.state)
@@ -528,7 +528,7 @@ class CommitLog:
             RolledBackError: another engine rolls it back.
             CommitStateUnknownError: the store gave no answer; it may be committed.
         """
-        refuse_planned_rollback(self._store, self._timeline.folder, commit.instant, self._strangers.planned)
+        refuse_planned_rollback(self._store, self._timeline.folder, commit.instant, self._foreign.planned)
         try:
             self._timeline.publish(commit, unseen=True, durable=True)
         except StorageError as e:
@@ -543,13 +543,13 @@ class CommitLog:
         """Return the pending instants of other engines as of the last listing; ``now``: list the timeline."""
         with self._mutex:
             if now:
-                self._strangers.look(now=True)
-            return self._strangers.pending
+                self._foreign.look(now=True)
+            return self._foreign.pending
 
     @property
     def newest_shown(self) -> str:
         """The largest time in the log and, with neighbours, in the last listing of the timeline."""
-        return max(self.state.top, self._strangers.newest)
+        return max(self.state.top, self._foreign.newest)
 
     def _refuse_replaced(self) -> None:
         if self._newest_epoch() != self.epoch:
@@ -605,8 +605,8 @@ class CommitLog:
         """
         with self._mutex:
             there = self._publish_newest(locked=locked, looked=looked)
-            if not there and self._strangers.found:
-                raise self._strangers.error(self._store.url, left=self.state.last)
+            if not there and self._foreign.found:
+                raise self._foreign.error(self._store.url, left=self.state.last)
             return there
 
     def _publish_newest(self, *, locked: bool = False, looked: bool = False) -> bool:
@@ -625,12 +625,12 @@ class CommitLog:
                 if all(self._timeline.shows(each) for each in newest):
                     break
                 if locked:
-                    self._strangers.look(now=True)  # may read on
-                if self._strangers.found or not locked:
+                    self._foreign.look(now=True)  # may read on
+                if self._foreign.found or not locked:
                     return False
                 if self.state.newest is not newest:
                     continue
-            elif not ours and self._strangers.found:
+            elif not ours and self._foreign.found:
                 return False
             self._timeline.publish_all(newest, unseen=len(newest) > 1)
             break
@@ -676,33 +676,33 @@ class CommitLog:
         with self._mutex:
             if now:
                 self.catch_up()
-            self._strangers.look(now=now)  # may read on, so before publishing
-            if now and not self._strangers.found:
+            self._foreign.look(now=now)  # may read on, so before publishing
+            if now and not self._foreign.found:
                 self._publish_newest()
-            return self._strangers.found
+            return self._foreign.found
 
     def past_the_log(self) -> tuple[list[str], frozenset[str]]:
         """Return T of other engines' commits since the epoch was opened, and of their rollbacks; at most a second old."""
         with self._mutex:
-            self._strangers.look(every_s=_SEEN_S)
-            return list(self._strangers.found), self.rollbacks
+            self._foreign.look(every_s=_SEEN_S)
+            return list(self._foreign.found), self.rollbacks
 
     def lists_the_timeline(self) -> None:
         """Note that the caller lists the timeline itself, so that the next listing is due a second later."""
-        self._strangers.postpone()
+        self._foreign.postpone()
 
     @property
     def rollbacks(self) -> frozenset[str]:
         """T of the rollbacks of other engines that this handle has seen so far."""
-        return frozenset(self._strangers.rollbacks)
+        return frozenset(self._foreign.rollbacks)
 
     def _verify(self, commits: list[Commit], *, locked: bool = False) -> bool:
         last, known = self.state.last, len(commits)
 
         def may(shown: list[Instant]) -> bool:
             # may read on: commits added by that are still to be verified, a restore above all
-            self._strangers.judge(shown)
-            return not self._strangers.found and (locked or not self.state.settings.shared_with_jvm)
+            self._foreign.judge(shown)
+            return not self._foreign.found and (locked or not self.state.settings.shared_with_jvm)
 
         if not self._timeline.reconcile(commits[:known] or self.state.newest, may):
             return self._unverified is not commits
@@ -825,11 +825,11 @@ class CommitLog:
         with self._mutex:
             slot, epoch = self.next_slot, self.epoch
             there = self._publish_newest()
-            self._strangers.look(now=True)
-            if self._strangers.found:
+            self._foreign.look(now=True)
+            if self._foreign.found:
                 if self.state.settings.timeline_first:
                     return  # the next holder of the lock imports them, and closes
-                raise self._strangers.error(self._store.url)
+                raise self._foreign.error(self._store.url)
             if not there or self.state.closed or (self.epoch, self.next_slot) != (epoch, slot):
                 return  # closed already, or new entries came: the next appender closes
             # Durable before the close: the next epoch does not verify these names again, and a power cut would lose
@@ -879,7 +879,7 @@ class CommitLog:
 
     def _publish_beside(self, overlaps: Callable[[Commit], bool]) -> tuple[Commit, ...]:
         """Publish the commits that do not overlap with foreign ones; return ours that do."""
-        self._strangers.look(now=True)  # may read on
+        self._foreign.look(now=True)  # may read on
         commits = self._unverified or list(self.state.newest)
         left = tuple(each for each in commits if not self._timeline.shows(each) and overlaps(each))
         self._timeline.reconcile([each for each in commits if each not in left])

@@ -30,7 +30,7 @@ class _Log(Protocol):
         """Read to the head."""
 
 
-class Strangers:
+class ForeignCommits:
     """The foreign commits and rollbacks that one handle of a log knows.
 
     Args:
@@ -95,7 +95,7 @@ class Strangers:
         self.found = sorted(each.requested for each in unknown if each.state == "completed")
         seen, at = self._at_work, self._env.monotonic()
         self.pending = [each for each in unknown if each.state != "completed"]
-        self._at_work = {each.requested: seen.get(each.requested, at) for each in self.pending}
+        self._at_work = {each.requested: seen.get(each.requested, at) for each in unknown}
         # A pending instant completes later under the T that it has, so the next listing must start no later than there.
         self._from = min([self._top, *(each.requested for each in unknown)])
 
@@ -123,8 +123,10 @@ class Strangers:
     def _is_unknown(self, each: Instant) -> bool:
         if self._is_ours(each.requested):
             return False
-        # Everything completed before the epoch opened is known; a later completion shows in its C.
-        return each.state != "completed" or max(each.requested, each.completed or "") > self._top
+        # Everything completed before the epoch opened is known. A later completion shows in its C, unless its writer was
+        # paused between its C and its put: then it was seen pending.
+        seen = self._log.state.settings.timeline_first and each.requested in self._at_work
+        return each.state != "completed" or seen or max(each.requested, each.completed or "") > self._top
 
     def error(self, table: str, *, left: Commit | None = None) -> UnsupportedTableError:
         """The error for a writer that would write beside foreign commits; ``left``: a commit not published because of them."""

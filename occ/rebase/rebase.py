@@ -82,7 +82,7 @@ class Lost:
 
     Attributes:
         spec: common to all files of this transaction; the same as in its first round.
-        round: 1 for the first merge; ``Files(spec, task, round=...)`` puts it into the files' names, so that they
+        round: 1 for the first merge; ``TaskFiles(spec, task, round=...)`` puts it into the files' names, so that they
             differ from those of earlier rounds.
         units: our superseded files, with the slices that take their place.
         appeared: slices committed since in the region that our condition or our keys cover, and that are in no unit.

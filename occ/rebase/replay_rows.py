@@ -42,10 +42,10 @@ from ...hudi.table import RECORD_KEY
 from ...hudi.timeline import FileSlice, WriteStat
 from ..staging import (
     COMMIT_TIME,
-    Files,
     FileSpec,
     Kept,
     Plan,
+    TaskFiles,
     appends,
     held_keys,
     log_change,
@@ -60,7 +60,7 @@ def merge_rows(lost: Lost, kept: Kept | None = None) -> list[WriteStat]:
     # First, because this only reads: a conflict found here has cost no file.
     for each in lost.appended:
         refuse_same_rows(lost, each)
-    with Files(lost.spec, 0, round=lost.round) as files:
+    with TaskFiles(lost.spec, 0, round=lost.round) as files:
         files.kept = kept
         for unit in lost.units:
             merge_unit(lost, unit, files)
@@ -69,7 +69,7 @@ def merge_rows(lost: Lost, kept: Kept | None = None) -> list[WriteStat]:
 
 def copies(lost: Lost, slices: Iterable[FileSlice]) -> list[WriteStat]:
     """Write successors with the same rows as these slices."""
-    with Files(lost.spec, 0, round=lost.round) as files:
+    with TaskFiles(lost.spec, 0, round=lost.round) as files:
         for each in slices:
             writer = files.begin(each.partition, lost.file_id(each))
             # The rows are copies, so the statistics of the commit must not count them as written by ours.
@@ -79,7 +79,7 @@ def copies(lost: Lost, slices: Iterable[FileSlice]) -> list[WriteStat]:
         return files.stats()
 
 
-def merge_unit(lost: Lost, unit: Unit, files: Files) -> None:
+def merge_unit(lost: Lost, unit: Unit, files: TaskFiles) -> None:
     """Write successors of the unit's current slices that we change; ``files.stats()`` publishes them.
 
     Raises:
@@ -111,7 +111,7 @@ def _belongs(keys: pa.Array, held: list[pa.Array], number: int) -> pa.Array:
     return here if number else pc.or_(here, pc.invert(pc.is_in(keys, value_set=pa.concat_arrays(held))))
 
 
-def _redo(lost: Lost, current: FileSlice, mine: Effects, files: Files) -> None:
+def _redo(lost: Lost, current: FileSlice, mine: Effects, files: TaskFiles) -> None:
     if not (mine.updated.num_rows or mine.added.num_rows or len(mine.removed)):
         return
     ordering = Plan(lost.spec).ordering
@@ -241,7 +241,9 @@ def refuse_read_rows(lost: Lost, appended: Appended, keys: pa.Array) -> None:
             raise lost.same_row(gone.slice(0, 100).to_pylist())
 
 
-def write_changes(files: Files, slice_: FileSlice, base: pa.Table, merged: Merged, lost: Lost | None = None) -> None:
+def write_changes(
+    files: TaskFiles, slice_: FileSlice, base: pa.Table, merged: Merged, lost: Lost | None = None
+) -> None:
     """Write the merged rows of a slice (``base``) into its successor, or as a log file onto it.
 
     Args:

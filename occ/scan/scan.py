@@ -15,7 +15,7 @@ from ...arguments import number, suggesting
 from ...errors import ConfigError, InputError, StorageError
 from ...hudi.table import python_rows
 from ...hudi.timeline import FileSlice
-from ...progress import Reporter, Told
+from ...progress import ProgressCallback, Reporter
 from ..session import some
 from .explanation import Explanation, ScannedFile
 from .parts import BATCH_ROWS_MAX, ScanPart
@@ -61,10 +61,10 @@ class Scan:
     ) -> None:
         self._session, self._slices, self._wanted, self._pruned = session, tuple(slices), wanted, pruned
         self._hold, self._finish, self.completion = hold, finish, completion
-        self._progress: Told | None = None
+        self._progress: ProgressCallback | None = None
         self.schema: pa.Schema = finish(wanted.schema.empty_table()).schema
 
-    def telling(self, progress: Told | None) -> Scan:
+    def telling(self, progress: ProgressCallback | None) -> Scan:
         """Set the callback for the number of rows read, and return this scan."""
         self._progress = progress
         return self

@@ -10,7 +10,7 @@ from .parts import Executing, Part, Runner, one_by_one, refuse_no_runner
 from .pinned_view import PinnedView, pinned
 from .restore import Restored, remove_undone, restore
 from .rewriting import Damaged
-from .rounds import Round, run_round
+from .rounds import ServiceRound, run_round
 from .savepoint import delete_savepoint, savepoint
 from .scheduling import Executed, Find, cancel, execute, finish_decided, perform, schedule
 
@@ -29,8 +29,8 @@ __all__ = [
     "PinnedView",
     "Restored",
     "Retention",
-    "Round",
     "Runner",
+    "ServiceRound",
     "Sizes",
     "cancel",
     "compaction_due",

@@ -198,26 +198,26 @@ class Rewrite:
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _KeptRows:
     """Some rows of a slice. They keep their meta columns, so that no incremental reader sees them again."""
 
     count: int
     rows: Callable[[], pa.Table]
 
 
-def _pieces(spec: FileSpec, slice_: FileSlice, columns: Sequence[str] | None = None) -> Iterator[_Piece]:
+def _pieces(spec: FileSpec, slice_: FileSlice, columns: Sequence[str] | None = None) -> Iterator[_KeptRows]:
     """Yield the rows of a slice by row groups, in the table's types; with log files all at once."""
     schema = _columns(spec) if columns is None else pa.schema([spec.schema.field(name) for name in columns])
     if slice_.logs:
         rows = merged_rows(spec.store, spec.config, slice_, columns=columns, strict=True)
-        yield _Piece(rows.num_rows, lambda: widened(rows, schema))
+        yield _KeptRows(rows.num_rows, lambda: widened(rows, schema))
         return
     with spec.store.open(slice_.path) as stream:
         file = StoredParquet(spec.store, slice_.path, stream)
         names = [name for name in file.schema_arrow.names if name in schema.names]
         for number in range(file.metadata.num_row_groups):
             count = file.metadata.row_group(number).num_rows
-            yield _Piece(count, partial(_read, file, number, names, schema, count))
+            yield _KeptRows(count, partial(_read, file, number, names, schema, count))
 
 
 def _read(file: StoredParquet, number: int, names: list[str], schema: pa.Schema, count: int) -> pa.Table:

@@ -13,7 +13,7 @@ Service = Callable[[], Executed | Archival | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class ServiceRound:
     """The outcome of a round of services. A service in none of the three was not due.
 
     Attributes:
@@ -27,7 +27,7 @@ class Round:
     not_begun: tuple[str, ...]
 
 
-def run_round(services: Mapping[str, Service], stop: Callable[[], bool]) -> Round:
+def run_round(services: Mapping[str, Service], stop: Callable[[], bool]) -> ServiceRound:
     """Run the services in their order; one that fails does not stop the next ones.
 
     Args:
@@ -39,7 +39,7 @@ def run_round(services: Mapping[str, Service], stop: Callable[[], bool]) -> Roun
     names = list(services)
     for at, name in enumerate(names):
         if stop():
-            return Round(done, failed, tuple(names[at:]))
+            return ServiceRound(done, failed, tuple(names[at:]))
         try:
             outcome = services[name]()
         except LakeLatchError as e:
@@ -47,4 +47,4 @@ def run_round(services: Mapping[str, Service], stop: Callable[[], bool]) -> Roun
         else:
             if outcome and not (isinstance(outcome, Archival) and not outcome.instants):
                 done[name] = outcome
-    return Round(done, failed, ())
+    return ServiceRound(done, failed, ())

@@ -42,7 +42,7 @@ class CommitResult:
     published: bool = True
 
 
-class Attempt(Protocol):
+class AttemptFacts(Protocol):
     """The facts of a transaction that a message needs."""
 
     url: str
@@ -63,14 +63,14 @@ class Winner(Protocol):
     def writer(self) -> str: ...
 
 
-def is_over(attempt: Attempt, state: str) -> CommitError:
+def is_over(attempt: AttemptFacts, state: str) -> CommitError:
     """The error for using a transaction that has ended."""
     return CommitError(
         f"transaction {attempt.instant} is over ({state}); begin a new one", table=attempt.url, instant=attempt.instant
     )
 
 
-def ended_by_others(attempt: Attempt) -> RolledBackError:
+def ended_by_others(attempt: AttemptFacts) -> RolledBackError:
     """The error of a transaction that others rolled back, because its heartbeat had stopped or seemed to."""
     return RolledBackError(
         f"{attempt.url}: transaction {attempt.instant} was ended by another writer, because its heartbeat had stopped for "
@@ -108,7 +108,7 @@ def refuse_open(url: str, state: LogState) -> None:
         )
 
 
-def log_made_anew(attempt: Attempt) -> RolledBackError:
+def log_made_anew(attempt: AttemptFacts) -> RolledBackError:
     """The error of a transaction whose log was replaced: the commits since its begin are unknown, so it must not commit."""
     return RolledBackError(
         f"{attempt.url}: the commit log was made again while {attempt.instant} was open, so what landed meanwhile is not "
@@ -128,7 +128,7 @@ def forgotten(url: str, instant: str, restore: str) -> CommitStateUnknownError:
     )
 
 
-def outcome_unknown(attempt: Attempt, error: BaseException, *, asked: bool) -> CommitStateUnknownError:
+def outcome_unknown(attempt: AttemptFacts, error: BaseException, *, asked: bool) -> CommitStateUnknownError:
     """The error if the abort could not be written; ``asked``: another writer may still commit it, by its request."""
     why = str(error) or type(error).__name__
     return CommitStateUnknownError(
@@ -140,7 +140,7 @@ def outcome_unknown(attempt: Attempt, error: BaseException, *, asked: bool) -> C
     )
 
 
-def not_shown(attempt: Attempt, error: BaseException) -> CommitStateUnknownError:
+def not_shown(attempt: AttemptFacts, error: BaseException) -> CommitStateUnknownError:
     """The error for a commit that is in the log and not visible to JVM writers, which read only the timeline."""
     return CommitStateUnknownError(
         f"{attempt.url}: {attempt.operation} {attempt.instant} is in the log but not on the timeline, and JVM writers that share "
@@ -151,7 +151,7 @@ def not_shown(attempt: Attempt, error: BaseException) -> CommitStateUnknownError
     )
 
 
-def waited_in_vain(attempt: Attempt, conflict: Conflict, *, planned: bool) -> ConflictError:
+def waited_in_vain(attempt: AttemptFacts, conflict: Conflict, *, planned: bool) -> ConflictError:
     """The error if the winner did not end in time; ``planned``: it is a plan that was not executed."""
     error = lost_against(attempt, conflict, pending="is planned" if planned else "is still running")
     error.add_note(f"waited for {conflict.winner.instant} of {conflict.winner.writer} as long as yield_wait_s allows")
@@ -197,7 +197,7 @@ class Saved:
         return {"early": True, "saved_s": self.seconds, "saved_bytes": self.bytes, "spent_s": self.spent_s}
 
 
-def beaten_early(attempt: Attempt, rival: Winner, overlap: Sequence[FileGroupId], saved: Saved) -> ConflictError:
+def beaten_early(attempt: AttemptFacts, rival: Winner, overlap: Sequence[FileGroupId], saved: Saved) -> ConflictError:
     """The error of a writer that yields to a winner at work on the same file groups."""
     return ConflictError(
         f"{attempt.url}: {attempt.operation} {attempt.instant} gave way to {rival.operation} {rival.instant} of "
@@ -210,7 +210,7 @@ def beaten_early(attempt: Attempt, rival: Winner, overlap: Sequence[FileGroupId]
     )
 
 
-def lost_early(attempt: Attempt, conflict: Conflict, saved: Saved) -> ConflictError:
+def lost_early(attempt: AttemptFacts, conflict: Conflict, saved: Saved) -> ConflictError:
     """The error of a writer that would lose at its commit, because another has committed."""
     winner = conflict.winner
     return ConflictError(
@@ -245,7 +245,7 @@ def undisturbed(look: Callable[[], T], lost: Callable[[], Exception | None], sho
                 raise
 
 
-def restored_below(attempt: Attempt, restore: Commit) -> ConflictError:
+def restored_below(attempt: AttemptFacts, restore: Commit) -> ConflictError:
     """The error of a transaction whose snapshot a restore removes."""
     return ConflictError(
         f"{attempt.url}: {attempt.operation} {attempt.instant} lost against {restore.operation} {restore.instant} of "
@@ -268,7 +268,7 @@ def listed_beside(url: str, restore: Commit) -> ConflictError:
     )
 
 
-def lost_against(attempt: Attempt, conflict: Conflict, *, pending: str = "is still running") -> ConflictError:
+def lost_against(attempt: AttemptFacts, conflict: Conflict, *, pending: str = "is still running") -> ConflictError:
     """The error of a writer that another beat: it committed first or goes first, and both cannot stand."""
     winner = conflict.winner
     when = "landed first" if winner.landed else pending

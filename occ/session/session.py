@@ -45,7 +45,7 @@ from ..liveness import (
     FailedWriteCleaner,
     HeartbeatSender,
     Leases,
-    MarkerDesk,
+    MarkerClient,
     MarkerService,
     NeighboursAtWork,
     OwnRecord,
@@ -216,9 +216,9 @@ class Session:
         return _reopened, (*self._opened_with, given, self._lock.expected if self.writable else None)
 
     @property
-    def desk(self) -> MarkerDesk | None:
-        """The desk that announces data files for this process and its workers; None: markers are put directly."""
-        return self.markers.desk(self.store, self.env) if self.markers is not None else None
+    def marker_client(self) -> MarkerClient | None:
+        """The client that announces data files for this process and its workers; None: markers are put directly."""
+        return self.markers.marker_client(self.store, self.env) if self.markers is not None else None
 
     # --- guards ----------------------------------------------------------------------------------------------
 
@@ -392,7 +392,7 @@ class Session:
             streams=settings.streams,
             target_file_bytes=sizes.target,
             small_file_bytes=sizes.small,
-            desk=self.desk,
+            marker_client=self.marker_client,
             spans=self._spans,
             record=self.records.get(instant),
         )
@@ -427,7 +427,7 @@ class Session:
         return next_label(now, top, trusted=self.clock_is_right)
 
     def wait_for_clocks(self, completion: str) -> None:
-        """Wait until no clock of a neighbour can be before this C of ours, in the lock that has been taken for it.
+        """With neighbours, wait until none of their clocks can be before this C of ours. For the holder of the lock.
 
             t=0  ours commits at C=100, and gives the lock back
             t=1  a JVM whose clock is behind takes it and commits at C=99
@@ -435,7 +435,7 @@ class Session:
 
         Nothing is waited for if the lock's file is beside the table on a disk: then all writers are on this host.
         """
-        if not self.settings.lock.startswith("file:"):
+        if self.settings.timeline_first and not self.settings.lock.startswith("file:"):
             left = to_epoch_ms(completion) / 1000 + CLOCK_SKEW_S - self.env.now()
             self.env.sleep(min(max(left, 0.0), 2 * CLOCK_SKEW_S))
 

@@ -3,10 +3,10 @@
 from .apply_rows import (
     NEW,
     Combine,
-    Files,
     Kept,
     NewGroups,
     Plan,
+    TaskFiles,
     appends,
     apply,
     holders,
@@ -17,7 +17,7 @@ from .apply_rows import (
 )
 from .base_file import BaseFileWriter
 from .collected_facts import wanted_of
-from .file_spec import FileLookout, FileSpec, refuse_if_over, token
+from .file_spec import FileSpec, FileWatcher, refuse_if_over, token
 from .key_spans import KeySpans
 from .log_file import LogFileWriter
 from .meta_columns import COMMIT_TIME, SEQNO, RowNumbers
@@ -35,9 +35,8 @@ __all__ = [
     "SEQNO",
     "BaseFileWriter",
     "Combine",
-    "FileLookout",
     "FileSpec",
-    "Files",
+    "FileWatcher",
     "Kept",
     "KeySpans",
     "LogFileWriter",
@@ -49,6 +48,7 @@ __all__ = [
     "Selection",
     "Staged",
     "StreamPlan",
+    "TaskFiles",
     "append_events",
     "appends",
     "apply",

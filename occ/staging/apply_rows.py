@@ -48,13 +48,13 @@ from ...progress import Reporter
 from ..incoming import refuse_unordered
 from ..liveness import Io, Marker
 from .base_file import BaseFileWriter
-from .crew import Crew, Piece
 from .file_spec import FileSpec, token
 from .log_file import LOGS_MAX, LogFileWriter, in_log_files
 from .meta_columns import COMMIT_TIME, RowNumbers
 from .old_file import OldFile, array_of_column, held_keys, read_slice
 from .row_bytes import ALMOST, RowBytes
 from .selection import RowsInMemory, Selection, in_pieces, units
+from .worker_pool import Piece, WorkerPool
 
 NEW = "new-"
 FILES_OF_SLOT = 1_000_000  # keep the file ids of the slots of one (task, partition) apart
@@ -128,7 +128,7 @@ def slices_by_partition(slices: list[FileSlice]) -> dict[str, tuple[FileSlice, .
     return {partition: tuple(group) for partition, group in found.items()}
 
 
-class Files:
+class TaskFiles:
     """The files of one task. Publishing waits for the disk, so it runs in threads while the next file is encoded.
 
     Args:
@@ -167,9 +167,9 @@ class Files:
         self._publishing: list[Future[WriteStat]] = []
         self._beside: list[Future[None]] = []
 
-    def crew(self, slices: Iterable[FileSlice], more_bytes: int = 0) -> Crew:
+    def pool(self, slices: Iterable[FileSlice], more_bytes: int = 0) -> WorkerPool:
         """The threads for work on these slices and so many bytes of new rows; no two pieces of work share a file group."""
-        return Crew(self._threads if more_bytes + sum(map(_bytes, slices)) >= _THREADS_BYTES else 1)
+        return WorkerPool(self._threads if more_bytes + sum(map(_bytes, slices)) >= _THREADS_BYTES else 1)
 
     def expect(self, slices: Iterable[FileSlice] = (), new: Iterable[FileGroupId] = ()) -> None:
         """Announce the next files of these slices and new groups, in one request to the marker server.
@@ -177,7 +177,7 @@ class Files:
         Without a server this is a no-op: each file is announced when it is begun. A marker without a file is harmless.
         """
         spec, files = self.spec, list[tuple[str, Io]]()
-        if spec.desk is None:
+        if spec.marker_client is None:
             return
         for old in slices:
             if appends(spec, old):
@@ -299,7 +299,7 @@ class Files:
             kept.result()
         return sorted((future.result() for future in self._publishing), key=lambda stat: stat.path)
 
-    def __enter__(self) -> Files:
+    def __enter__(self) -> TaskFiles:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -311,7 +311,7 @@ class Files:
 class NewGroups:
     """Write rows of one partition into new file groups; begin the next group when one has the target size."""
 
-    def __init__(self, files: Files, partition: str, *, slot: int = 0) -> None:
+    def __init__(self, files: TaskFiles, partition: str, *, slot: int = 0) -> None:
         self._files, self._partition, self._number = files, partition, slot * FILES_OF_SLOT
         self._writer: BaseFileWriter | None = None
         self._rows = 0  # of the present file
@@ -355,23 +355,23 @@ class NewGroups:
             self._writer = None
 
 
-def apply(plan: Plan, rows: pa.Table, files: Files) -> None:
+def apply(plan: Plan, rows: pa.Table, files: TaskFiles) -> None:
     """Write a successor of each file group that the rows touch; ``files.stats()`` publishes them."""
     if plan.combine is None:
         refuse_unordered(rows, plan.spec.config, rows.column_names if plan.delete else None)
     if not plan.delete:
         refuse_nan(rows, [name for name in plan.spec.config.ordered_by if name in rows.column_names])
-    with files.crew(chain.from_iterable(plan.slices.values()), rows.get_total_buffer_size()) as crew:
+    with files.pool(chain.from_iterable(plan.slices.values()), rows.get_total_buffer_size()) as pool:
         work = units(plan.spec, rows, on_disk=plan.on_disk)
-        if plan.spec.desk is None:
+        if plan.spec.marker_client is None:
             for unit in work:
-                crew.do(_follow, plan, files, *unit)
+                pool.do(_follow, plan, files, *unit)
             return
         # All keys are looked up before the first file is begun, so that one request announces all files.
         known = [piece for unit in work for piece in _pieces(plan, files, *unit)]
         files.expect((old for each in known for old in each.slices), (group for each in known for group in each.new))
         for each in known:
-            crew.do(each.call, plan, files, *each.args)
+            pool.do(each.call, plan, files, *each.args)
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,12 +384,12 @@ class _Piece:
     new: tuple[FileGroupId, ...] = ()
 
 
-def _follow(plan: Plan, files: Files, partition: str, place: int | str | None, unit: Selection) -> list[Piece]:
-    """Return the pieces of one unit of work for a crew, whose threads look the keys up."""
+def _follow(plan: Plan, files: TaskFiles, partition: str, place: int | str | None, unit: Selection) -> list[Piece]:
+    """Return the pieces of one unit of work for a pool, whose threads look the keys up."""
     return [(each.call, plan, files, *each.args) for each in _pieces(plan, files, partition, place, unit)]
 
 
-def _pieces(plan: Plan, files: Files, partition: str, place: int | str | None, unit: Selection) -> Iterator[_Piece]:
+def _pieces(plan: Plan, files: TaskFiles, partition: str, place: int | str | None, unit: Selection) -> Iterator[_Piece]:
     """Yield the pieces of one unit of work."""
     spec, there = plan.spec, plan.slices.get(partition, ())
     incoming = unit if plan.delete else plan.one_of_each(unit)
@@ -422,7 +422,7 @@ def _pieces(plan: Plan, files: Files, partition: str, place: int | str | None, u
         yield _Piece(rewrite, (old, incoming.where(mine), _renumbered(partners, mine)), (old,))
 
 
-def _looked_up(plan: Plan, files: Files, partition: str, incoming: Selection) -> tuple[list[Found], _Marks]:
+def _looked_up(plan: Plan, files: TaskFiles, partition: str, incoming: Selection) -> tuple[list[Found], _Marks]:
     """Return the slices that take some of the rows, and a mark for each row to insert that none of them takes."""
     keys = incoming.keys
     # A key may come several times: as contributions to be merged, or as deletes with different ordering values.
@@ -442,7 +442,7 @@ def _looked_up(plan: Plan, files: Files, partition: str, incoming: Selection) ->
 # One kind of index each -------------------------------------------------------------------------------------------
 
 
-def _into_bucket(plan: Plan, files: Files, partition: str, bucket: int, incoming: Selection) -> None:
+def _into_bucket(plan: Plan, files: TaskFiles, partition: str, bucket: int, incoming: Selection) -> None:
     found = [s for s in plan.slices.get(partition, ()) if bucket_of(s.file_id) == bucket]
     if len(found) > 1:
         raise CorruptTableError(
@@ -465,7 +465,7 @@ def _into_bucket(plan: Plan, files: Files, partition: str, bucket: int, incoming
         files.end(writer)
 
 
-def _into_named(plan: Plan, files: Files, partition: str, name: str, incoming: Selection) -> None:
+def _into_named(plan: Plan, files: TaskFiles, partition: str, name: str, incoming: Selection) -> None:
     files.looked.add(FileGroupId(partition, ""))
     if not name.startswith(NEW):
         found = next(s for s in plan.slices[partition] if s.file_id == name)
@@ -501,7 +501,7 @@ def _too_many(plan: Plan, old: FileSlice, incoming: Selection) -> _Marks:
     return marks
 
 
-def _into_new(plan: Plan, files: Files, partition: str, incoming: Selection) -> None:
+def _into_new(plan: Plan, files: TaskFiles, partition: str, incoming: Selection) -> None:
     new = NewGroups(files, partition)
     new.write(plan.new(incoming))
     new.end()
@@ -651,7 +651,9 @@ def _held(spec: FileSpec, old: FileSlice, sought: SoughtKeys) -> _Held | None:
 # One file group ---------------------------------------------------------------------------------------------------
 
 
-def rewrite(plan: Plan, files: Files, old: FileSlice, incoming: Selection, partners: Partners | None = None) -> None:
+def rewrite(
+    plan: Plan, files: TaskFiles, old: FileSlice, incoming: Selection, partners: Partners | None = None
+) -> None:
     """Write the successor of one slice, or a log file onto it in a merge-on-read table; a no-op if nothing changes.
 
     Args:
@@ -698,7 +700,7 @@ def _effects(incoming: Selection, known: _Marks, *, delete: bool) -> Effects:
     return Effects(updated.slice(), added.slice(), pa.array([], pa.string()))
 
 
-def _merged_whole(plan: Plan, files: Files, old: FileSlice, incoming: Selection) -> tuple[str, _Marks]:
+def _merged_whole(plan: Plan, files: TaskFiles, old: FileSlice, incoming: Selection) -> tuple[str, _Marks]:
     base, rows = read_slice(plan.spec, old), incoming.slice()
     known = np.asarray(pc.is_in(incoming.keys, value_set=array_of_column(base, RECORD_KEY)))
     if plan.combine is not None:
@@ -715,7 +717,7 @@ def _merged_whole(plan: Plan, files: Files, old: FileSlice, incoming: Selection)
     return write_successor(files, old, merged), known
 
 
-def _not_newer(plan: Plan, files: Files, old: FileSlice, keys: Selection) -> _Marks:
+def _not_newer(plan: Plan, files: TaskFiles, old: FileSlice, keys: Selection) -> _Marks:
     """Mark the keys whose row is not newer than its delete, where deletes have ordering values; null is older than any."""
     ordering, all_of_them = plan.ordering, np.ones(keys.num_rows, bool)
     if not plan.ordered(keys.column_names):
@@ -733,7 +735,7 @@ def _not_newer(plan: Plan, files: Files, old: FileSlice, keys: Selection) -> _Ma
 
 
 def _by_row_groups(
-    plan: Plan, files: Files, old: FileSlice, incoming: Selection, partners: Partners | None
+    plan: Plan, files: TaskFiles, old: FileSlice, incoming: Selection, partners: Partners | None
 ) -> tuple[str, _Marks]:
     """Copy unchanged row groups and rewrite the others; return the successor's path, or "", and the keys the slice has."""
     with OldFile(plan.spec, old.path) as file:
@@ -883,7 +885,7 @@ def appends(spec: FileSpec, old: FileSlice) -> bool:
     return spec.config.merge_on_read and old.instant != spec.instant
 
 
-def write_successor(files: Files, old: FileSlice, merged: Merged, file_id: str = "") -> str:
+def write_successor(files: TaskFiles, old: FileSlice, merged: Merged, file_id: str = "") -> str:
     """Write the merge of a slice, by default into its own group; return its path, or "" if nothing changed.
 
     The successor of a slice that this transaction staged itself goes into a new group.

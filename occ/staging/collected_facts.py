@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from ...errors import InputError
 from ..entries import SERVICES, Settings, columns_of, refuse_type
-from .file_spec import Wanted
+from .file_spec import WantedFacts
 
 
 @functools.lru_cache(maxsize=64)
-def wanted_of(settings: Settings, schema: pa.Schema, operation: str) -> Wanted:
+def wanted_of(settings: Settings, schema: pa.Schema, operation: str) -> WantedFacts:
     """Return the facts to record for a transaction that writes rows of this schema.
 
     A bucket index needs no keys: equal ones meet in one bucket. bulk_insert needs none either: it is for rows known to be
@@ -22,7 +22,7 @@ def wanted_of(settings: Settings, schema: pa.Schema, operation: str) -> Wanted:
         InputError: the schema lacks a column of a unique constraint, or its type cannot be compared exactly.
     """
     if operation in SERVICES:
-        return Wanted()
+        return WantedFacts()
     for name in dict.fromkeys(name for constraint in settings.unique_constraints for name in constraint):
         if name not in schema.names:
             raise InputError(
@@ -31,7 +31,7 @@ def wanted_of(settings: Settings, schema: pa.Schema, operation: str) -> Wanted:
                 column=name,
             )
         refuse_type(name, schema.field(name).type)
-    return Wanted(
+    return WantedFacts(
         keys=settings.unique_keys and settings.bucket_count is None and operation != "bulk_insert",
         unique_constraints=settings.unique_constraints,
         statistics=columns_of(schema, settings.statistics, isolation=settings.isolation),

@@ -18,14 +18,14 @@ from ...hudi.timeline import FileSlice
 from ...mergers import Rule, Ties
 from ...storage import Store
 from ...streams import Stream
-from ..liveness import Io, Marker, MarkerDesk, OwnRecord, announce_all, heartbeat_path
+from ..liveness import Io, Marker, MarkerClient, OwnRecord, announce_all, heartbeat_path
 from .key_spans import KeySpans
 
 _FAMILY = uuid.UUID("6f2d8a44-5f0e-5b1f-9a44-1a7c3e2b9d10")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedFacts:
     """The facts about its rows that a commit records; the default, none, costs nothing.
 
     Attributes:
@@ -39,7 +39,7 @@ class Wanted:
     statistics: tuple[str, ...] = ()
 
 
-class FileLookout(Protocol):
+class FileWatcher(Protocol):
     """An observer of data files before they are written, in the process that began the transaction."""
 
     def announcing(self, group: FileGroupId) -> AbstractContextManager[None]:
@@ -62,8 +62,8 @@ class FileSpec:
         begun: file groups staged by earlier writes of the transaction -> the slice each was made from; None for a group that
             they began.
         streams: the table's streams.
-        desk: the server that takes the markers; None: they are put directly.
-        lookout: observes each file; not pickled.
+        marker_client: the server that takes the markers; None: they are put directly.
+        watcher: observes each file; not pickled.
         spans: key ranges of the files that this process has met; not pickled, a worker begins with none.
         record: the transaction's state in the process that began it; None in another process, and where asking is cheap.
     """
@@ -80,33 +80,33 @@ class FileSpec:
     row_group_rows: int = 65_536
     target_file_bytes: int = 120 << 20
     small_file_bytes: int = 4 << 20
-    wanted: Wanted = field(default=Wanted())
+    wanted: WantedFacts = field(default=WantedFacts())
     write: int = 0
     begun: Mapping[FileGroupId, FileSlice | None] = field(default_factory=dict)
     streams: tuple[Stream, ...] = ()
-    desk: MarkerDesk | None = None
-    lookout: FileLookout | None = field(default=None, repr=False, compare=False)
+    marker_client: MarkerClient | None = None
+    watcher: FileWatcher | None = field(default=None, repr=False, compare=False)
     spans: KeySpans | None = field(default=None, repr=False, compare=False)
     record: OwnRecord | None = field(default=None, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
         if self.record is not None:
             self.record.travels()
-        return {**self.__dict__, "lookout": None, "spans": None, "record": None}
+        return {**self.__dict__, "watcher": None, "spans": None, "record": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, spans=KeySpans())
 
     def announcing(self, group: FileGroupId) -> AbstractContextManager[None]:
-        """Return the lookout's context around the marker of a file of this group."""
-        return self.lookout.announcing(group) if self.lookout is not None else nullcontext()
+        """Return the watcher's context around the marker of a file of this group."""
+        return self.watcher.announcing(group) if self.watcher is not None else nullcontext()
 
     def announce(self, files: Iterable[tuple[str, Io]]) -> list[Marker]:
         """Write the markers of these files, in one request where a server takes them."""
         wanted = list(files)
         if self.record is not None:  # recorded before they are put: a put without an answer may arrive late
             self.record.markers += [Marker(self.instant, path, io) for path, io in wanted]
-        return announce_all(self.store, self.instant, wanted, desk=self.desk)
+        return announce_all(self.store, self.instant, wanted, marker_client=self.marker_client)
 
     def lives(self) -> bool:
         """Return whether this process knows, without a request, that nobody has ended the transaction."""

@@ -17,7 +17,7 @@ from ...hudi.files import FileGroupId, bucket_of, new_file_id
 from ...hudi.table import RECORD_KEY
 from ...hudi.timeline import FileSlice
 from ...streams import DELETED, IGNORE, UPSERT, BlockNote, Stream, folded
-from .apply_rows import Files
+from .apply_rows import TaskFiles
 from .file_spec import FileSpec
 from .selection import placed
 
@@ -48,7 +48,7 @@ class StreamPlan:
         return BlockNote(self.stream.name, self.kind, self.stream.columns)
 
 
-def append_events(plan: StreamPlan, rows: pa.Table, files: Files) -> None:
+def append_events(plan: StreamPlan, rows: pa.Table, files: TaskFiles) -> None:
     """Append a log file to each file group that the rows touch; ``files.stats()`` publishes them.
 
     Args:

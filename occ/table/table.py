@@ -14,7 +14,7 @@ from ...environment import SYSTEM, Environment
 from ...errors import BatchLandedError, ConfigError, InputError, UnsupportedTableError
 from ...hudi.table import TableConfig
 from ...hudi.timeline import CommitMetadata, Instant, Time, Timeline, read_timeline
-from ...progress import Reporter, Told
+from ...progress import ProgressCallback, Reporter
 from ...storage import Store, open_store
 from ...streams import RowHistory, Stream, declared, refuse_incomplete
 from ..entries import Batch, LogEntry, Setting, Settings
@@ -33,8 +33,8 @@ from ..services import (
     PinnedView,
     Restored,
     Retention,
-    Round,
     Runner,
+    ServiceRound,
     Sizes,
     archive,
     cancel,
@@ -199,7 +199,7 @@ class Table:
         as_of: Time | None = None,
         as_of_completion: Time | None = None,
         read_optimized: bool = False,
-        progress: Told | None = None,
+        progress: ProgressCallback | None = None,
     ) -> Scan:
         """Return rows of the table, as it is now or was, as a lazy `Scan`.
 
@@ -839,7 +839,7 @@ class Table:
         retain_commits: int | None = None,
         retain_hours: float | None = None,
         wait: bool = False,
-        progress: Told | None = None,
+        progress: ProgressCallback | None = None,
         runner: Runner = one_by_one,
     ) -> Executed | None:
         """Delete superseded file slices and files of replaced file groups; return None if none may go.
@@ -899,7 +899,7 @@ class Table:
         return begin.instant if begin else None, why
 
     def archive(
-        self, *, keep_min: int | None = None, keep_max: int | None = None, progress: Told | None = None
+        self, *, keep_min: int | None = None, keep_max: int | None = None, progress: ProgressCallback | None = None
     ) -> Archival:
         """Move old instants from the active timeline into the history, where Hudi's readers find them.
 
@@ -998,7 +998,7 @@ class Table:
         partitions: Iterable[str] | None = None,
         sort_by: Iterable[str] | str | None = None,
         layout: str = LINEAR,
-        progress: Told | None = None,
+        progress: ProgressCallback | None = None,
         runner: Runner = one_by_one,
     ) -> Executed | None:
         """Join the small files of each partition, in this process; return None if there are too few.
@@ -1054,7 +1054,7 @@ class Table:
         self,
         *,
         partitions: Iterable[str] | None = None,
-        progress: Told | None = None,
+        progress: ProgressCallback | None = None,
         runner: Runner = one_by_one,
     ) -> Executed | None:
         """Merge the log files of a merge-on-read table into base files, in this process; return None if there are none.
@@ -1098,7 +1098,7 @@ class Table:
         *,
         min_logs: int = MIN_LOGS,
         partitions: Iterable[str] | None = None,
-        progress: Told | None = None,
+        progress: ProgressCallback | None = None,
         runner: Runner = one_by_one,
     ) -> Executed | None:
         """Merge the log files of a slice into one, in this process; the base file stays. Returns None if there are too few.
@@ -1130,9 +1130,9 @@ class Table:
         sort_by: Iterable[str] | str | None = None,
         layout: str = LINEAR,
         stop: Callable[[], bool] = lambda: False,
-        progress: Told | None = None,
+        progress: ProgressCallback | None = None,
         runner: Runner = one_by_one,
-    ) -> Round:
+    ) -> ServiceRound:
         """Run the services that are due, once: compaction and log compaction, clustering if asked for, clean, archival.
 
         Log files are merged into their base file, or, where that writes at most a tenth of it, into one another
@@ -1182,7 +1182,9 @@ class Table:
         session = self._ours()
         return [begin for begin in list(session.log.catch_up().open.values()) if begin.plan is not None]
 
-    def execute(self, instant: str, *, progress: Told | None = None, runner: Runner = one_by_one) -> Executed:
+    def execute(
+        self, instant: str, *, progress: ProgressCallback | None = None, runner: Runner = one_by_one
+    ) -> Executed:
         """Execute a pending plan of any process. Several may at once: one commits, and all return its result.
 
         Args:
@@ -1361,7 +1363,7 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
     number(priority, "priority", whole=True)
     if threads is not None:
         number(threads, "threads", least=1, whole=True, error=ConfigError)
-    if markers is not None and not callable(getattr(markers, "desk", None)):
+    if markers is not None and not callable(getattr(markers, "marker_client", None)):
         raise ConfigError(
             f"markers={markers!r} takes no markers; give a lakelatch.MarkerServer or a lakelatch.server.Embedded, or leave it out"
         )

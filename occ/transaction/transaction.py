@@ -20,7 +20,7 @@ from ...conflict import Claim, Reservation, WriteSet
 from ...streams import of_name
 from ..landing import CommitValidator, Landing
 from ..staging import Staged
-from ..turns import Lookout, take_turn
+from ..turns import ConflictWatcher, take_turn
 from ..workspace import Attempt, Workspace
 from ..writing import Merge, TransactionStream, like, merging, reading, replacing, row_writes
 
@@ -49,7 +49,7 @@ class Transaction:
     Attributes:
         operation: as it was begun.
         url: of the table.
-        lookout: watches for conflicting writers of higher rank while it works.
+        watcher: watches for conflicting writers of higher rank while it works.
         workspace: for engines that write files themselves; the transaction has methods for everything that users need.
     """
 
@@ -89,11 +89,11 @@ class Transaction:
         )
         self.workspace = Workspace(self._attempt, changes)
         self._landing = Landing(self._attempt, self.workspace, self._validator)
-        self.workspace.lookout = self.lookout = Lookout(self)
+        self.workspace.watcher = self.watcher = ConflictWatcher(self)
 
     def begin_anew(self, reserved: Reservation | None) -> None:
         """Replace an attempt that is over and had done nothing by a new one, with its own T and a fresh snapshot."""
-        self.lookout.close()
+        self.watcher.close()
         self._begin(replace(self.claim, reserved=reserved))
         if self._block is not None:
             # The trace span of the block belongs to the attempt that is over.
@@ -570,7 +570,7 @@ class Transaction:
             CommitStateUnknownError: no answer from the store; check the outcome before you delete anything.
         """
         # First, because from here the commit check decides: a late finding must not end a committed transaction.
-        self.lookout.close()
+        self.watcher.close()
         if self._batch is not None and self._attempt.state == "open":
             # an empty batch is remembered too: if it is sent again later, there might be something to do
             self.allow_empty()
@@ -581,7 +581,7 @@ class Transaction:
 
         If its end cannot be written now, the heartbeat stops and the next writer rolls the transaction back.
         """
-        self.lookout.close()
+        self.watcher.close()
         self._landing.abort(reason)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -605,7 +605,7 @@ class Transaction:
     ) -> None:
         try:
             if exc is not None:
-                self.lookout.close()
+                self.watcher.close()
                 self._landing.leave(exc)
             elif self._attempt.state == "open":
                 self.commit()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from ...arguments import unknown_argument
 from ...errors import BatchLandedError, InputError
 from ...hudi.timeline import WriteStat
-from ...progress import Told
+from ...progress import ProgressCallback
 from ..entries import Batch
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class WriteOptions(Retries, total=False):
     ends and aborts the write.
     """
 
-    progress: Told | None
+    progress: ProgressCallback | None
 
 
 def refuse_unknown(given: Mapping[str, Any], options: type[Retries] = Retries) -> None:

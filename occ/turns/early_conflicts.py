@@ -5,7 +5,7 @@ The result depends on whether the merge could be made again (docs/starvation.md)
 - It could: it never fails here. A transaction that has done nothing yet waits for the others' end and begins again, if
   merging the shared part again would take longer than that. How long the others work is unknown, so it waits no longer
   than merging again would take: it never loses more than twice the time.
-- It could not: it yields to writers of higher rank, now and while it works (`lookout`).
+- It could not: it yields to writers of higher rank, now and while it works (`watcher`).
 
 For progress only: nothing is kept locked, unreadable objects do not count, and the commit check decides.
 
@@ -31,7 +31,7 @@ from ...errors import ConflictError, StorageError
 from ...hudi.files import FileGroupId, bucket_of
 from ..entries import OFF, TRANSACTIONAL
 from ..staging import NEW, Plan, holders, owners, units
-from .lookout import Watchful
+from .conflict_watcher import Watchful
 from .reservations import bounded
 from .rivals import Rival, is_alive, overlap_of, rivals
 from .waiting import BoundedWait
@@ -63,25 +63,25 @@ def take_turn(txn: Watchful, targets: Targets, *, by_itself: bool = False) -> No
         ConflictError: ours yields; nothing was written by this merge.
     """
     merges = txn.session.settings.rebase and not by_itself
-    if txn.lookout.mode == OFF:
+    if txn.watcher.mode == OFF:
         return
-    txn.lookout.begin(merges=merges)
+    txn.watcher.begin(merges=merges)
     met = None
     try:
-        with txn.lookout.locked():
+        with txn.watcher.locked():
             if merges:
                 met = _meets(txn, targets)
-            elif txn.lookout.targets_wanted():
-                txn.lookout.aim(frozenset(targets(EVERYWHERE)))
-                txn.lookout.look()
+            elif txn.watcher.targets_wanted():
+                txn.watcher.aim(frozenset(targets(EVERYWHERE)))
+                txn.watcher.look()
     except StorageError as e:
         _log.warning("%s: who else is at work is not known, so %s goes on: %s", txn.url, txn.instant, e)
         return
-    txn.lookout.refuse_if_beaten()
+    txn.watcher.refuse_if_beaten()
     if met is not None:
         _wait_if_worth(txn, met)
-        # The lookout may be another one now, because waiting can begin the transaction again.
-        txn.lookout.begin(merges=True)
+        # The watcher may be another one now, because waiting can begin the transaction again.
+        txn.watcher.begin(merges=True)
 
 
 def _meets(txn: Watchful, targets: Targets) -> _Met | None:
@@ -99,8 +99,8 @@ def _meets(txn: Watchful, targets: Targets) -> _Met | None:
         theirs = [each for each in overlaps if each[1] and is_alive(txn.session, each[0], txn.instant)]
         if theirs:
             met = _Met([each for each, _ in theirs], frozenset(group for _, shared in theirs for group in shared), mine)
-    if met is None and txn.lookout.mode == TRANSACTIONAL:
-        txn.lookout.aim(frozenset(targets(EVERYWHERE)))
+    if met is None and txn.watcher.mode == TRANSACTIONAL:
+        txn.watcher.aim(frozenset(targets(EVERYWHERE)))
     return met
 
 

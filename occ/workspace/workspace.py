@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..entries import Batch
     from ..incoming import Incoming
     from ..rebase import Again, Lost
-    from ..staging import FileLookout, FileSpec, NewFile, Staged
+    from ..staging import FileSpec, FileWatcher, NewFile, Staged
     from .attempt import Attempt
 
 
@@ -56,7 +56,7 @@ class Workspace:
         reserves_next: on a conflict the caller retries with a reservation of what it lost on.
         failed: the error of a write that failed half-way.
         report: receives the progress of row writes.
-        lookout: called with each data file before it is written.
+        watcher: called with each data file before it is written.
         schema_text: the table's schema with the columns added here, as Avro JSON; None before the first write.
     """
 
@@ -66,7 +66,7 @@ class Workspace:
         self.begin_slot = attempt.begin_slot
         self.schema_text: str | None = None
         self.rebase: Rebase | None = None
-        self.lookout: FileLookout | None = None
+        self.watcher: FileWatcher | None = None
         self.failed = ""
         self.report = Reporter()
         self._columns: pa.Schema | None = None
@@ -280,7 +280,7 @@ class Workspace:
             required=() if self.changes.operation.service else required,  # a service rewrites existing rows
             write=max(self._write, 0),
             begun=self._begun(),
-            lookout=self.lookout,
+            watcher=self.watcher,
         )
         self._successors |= {FileGroupId(g.partition, spec.successor_id(g)): g for g in spec.begun}
         self._columns, self._spec = spec.schema, spec

@@ -25,7 +25,7 @@ from ...hudi.table import RECORD_KEY, partition_list
 from ...hudi.timeline import WriteStat
 from ..incoming import Incoming, refuse_new_columns
 from ..rebase import refuse_known, refuse_read_rows
-from ..staging import Files, Plan, apply, held_keys, read_slice, write_successor
+from ..staging import Plan, TaskFiles, apply, held_keys, read_slice, write_successor
 from ..staging import units as units_of
 from ..turns import take_turn, targets
 from .new_values import NewValues, with_values
@@ -161,7 +161,10 @@ def stage_merge(txn: Writer, incoming: Incoming, matched: Asked, new: Asked) -> 
         workspace.rebase = None
     hook.rows, hook.clauses = rows, plan.combine
     incoming.kept_by(hook.forget)
-    with workspace.staging(), Files(plan.spec, 0, threads=txn.session.threads, report=txn.workspace.report) as files:
+    with (
+        workspace.staging(),
+        TaskFiles(plan.spec, 0, threads=txn.session.threads, report=txn.workspace.report) as files,
+    ):
         apply(plan, rows, files)
         workspace.add(files.stats())
     for partition in plan.slices:
@@ -200,7 +203,7 @@ class _ClausesAgain:
                 raise lost.same_row(here[0].column(RECORD_KEY).slice(0, 100).to_pylist())
             for rows in here:
                 refuse_known(lost, each, _keys(rows))
-        with Files(lost.spec, 0, round=lost.round) as files:
+        with TaskFiles(lost.spec, 0, round=lost.round) as files:
             for unit in lost.units:
                 mine = [rows for partition, _bucket, rows in units if partition == unit.partition]
                 if mine:
@@ -208,7 +211,7 @@ class _ClausesAgain:
             return files.stats()
 
 
-def _merge_unit(lost: Lost, unit: Unit, rows: pa.Table, clauses: Clauses, files: Files) -> None:
+def _merge_unit(lost: Lost, unit: Unit, rows: pa.Table, clauses: Clauses, files: TaskFiles) -> None:
     """Merge the source rows whose keys are or were in the unit; a key that no slice holds now goes to the first slice."""
     keys = _keys(rows)
     held = [held_keys(lost.spec, each) for each in unit.current]

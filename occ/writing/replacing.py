@@ -12,7 +12,7 @@ from ...hudi.table import partition_list
 from ...hudi.timeline import WriteStat
 from ..incoming import Incoming
 from ..session import Partition, listed, partition_path_of, refuse_misspelled
-from ..staging import Files, Plan, apply
+from ..staging import Plan, TaskFiles, apply
 from .row_writes import stage_upsert
 from .write import Received, Write, Writer
 
@@ -101,7 +101,7 @@ def _replace(txn: Writer, rows: pa.Table, partitions: Iterable[str | None], *, o
 def _new_files(txn: Writer, rows: pa.Table, *, on_disk: bool) -> list[WriteStat]:
     if not rows.num_rows:
         return []
-    with Files(
+    with TaskFiles(
         txn.workspace.file_spec(rows.schema), 0, threads=txn.session.threads, report=txn.workspace.report
     ) as files:
         txn.workspace.report.of(rows.num_rows)

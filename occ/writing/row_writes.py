@@ -25,7 +25,7 @@ from ...hudi.timeline import FileSlice, Snapshot, WriteStat
 from ..incoming import Incoming
 from ..rebase import merge_rows, refuse_known, refuse_same_rows, write_changes
 from ..session import known_partition, partition_path_of, refuse_misspelled
-from ..staging import COMMIT_TIME, PARTITION_COLUMN, Files, FileSpec, Kept, Plan, apply, read_slice
+from ..staging import COMMIT_TIME, PARTITION_COLUMN, FileSpec, Kept, Plan, TaskFiles, apply, read_slice
 from ..turns import take_turn, targets
 from .new_values import NewValues, with_values
 from .write import Received, Write, Writer
@@ -124,7 +124,10 @@ def _apply(txn: Writer, incoming: Incoming, planned: Callable[[], tuple[Plan, pa
     plan, rows = made
     hook = workspace.hook_of(_RowsAgain)
     incoming.kept_by(hook.forget)
-    with workspace.staging(), Files(plan.spec, 0, threads=txn.session.threads, report=txn.workspace.report) as files:
+    with (
+        workspace.staging(),
+        TaskFiles(plan.spec, 0, threads=txn.session.threads, report=txn.workspace.report) as files,
+    ):
         files.kept = hook.kept
         apply(plan, rows, files)
         workspace.add(files.stats())
@@ -245,10 +248,10 @@ def _stage_by_condition(
     spec = workspace.file_spec(schema)
     change = made(condition, spec)
     hook = workspace.hook_of(_ConditionsAgain)
-    with workspace.staging(), Files(spec, 0, threads=txn.session.threads, report=txn.workspace.report) as files:
-        with files.crew(slices) as crew:
+    with workspace.staging(), TaskFiles(spec, 0, threads=txn.session.threads, report=txn.workspace.report) as files:
+        with files.pool(slices) as pool:
             for each in slices:
-                crew.do(_change, files, each, [change])
+                pool.do(_change, files, each, [change])
         workspace.add(files.stats())
     hook.changes.append((partition, change))
 
@@ -273,7 +276,7 @@ class _ConditionsAgain:
     def __call__(self, lost: Lost) -> list[WriteStat]:
         for mine in lost.appended:  # our delete blocks are written, though a row may no longer meet the condition
             refuse_same_rows(lost, mine, read=True)
-        with Files(lost.spec, 0, round=lost.round) as files:
+        with TaskFiles(lost.spec, 0, round=lost.round) as files:
             changed = (current for unit in lost.units for current in unit.current)
             for each in (*changed, *(appended.current for appended in lost.appended), *lost.appeared):
                 here = [change for partition, change in self.changes if partition in (None, each.partition)]
@@ -281,7 +284,7 @@ class _ConditionsAgain:
             return files.stats()
 
 
-def _change(files: Files, each: FileSlice, changes: Iterable[Change], lost: Lost | None = None) -> None:
+def _change(files: TaskFiles, each: FileSlice, changes: Iterable[Change], lost: Lost | None = None) -> None:
     base = rows = read_slice(files.spec, each)
     for change in changes:
         rows = change(rows)

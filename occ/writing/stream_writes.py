@@ -17,7 +17,7 @@ from ...hudi.table import partition_paths, shown
 from ...hudi.timeline import WriteStat
 from ...streams import CLEAR, CLEARED, DELETED, UPSERT, needs_batch, of_name
 from ..incoming import Incoming, refuse_nulls
-from ..staging import Files, StreamPlan, append_events
+from ..staging import StreamPlan, TaskFiles, append_events
 from .write import Received, Write, Writer
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def stage(txn: Writer, name: str, incoming: Incoming, *, deletes: bool) -> list[
         return []
     here = partition_paths(rows, config).unique().to_pylist()
     plan = replace(plan, slices={each: tuple(workspace.current.file_slices(each)) for each in here})
-    with workspace.staging(), Files(plan.spec, 0, threads=txn.session.threads, report=workspace.report) as files:
+    with workspace.staging(), TaskFiles(plan.spec, 0, threads=txn.session.threads, report=workspace.report) as files:
         append_events(plan, rows, files)
         stats = files.stats()
         workspace.add(stats)

@@ -16,7 +16,7 @@ from ...errors import InputError
 from ...hudi.timeline import WriteStat
 from ...occ.incoming import Incoming
 from ...occ.rebase import Lost
-from ...occ.staging import GROUP_COLUMN, Files, refuse_if_over
+from ...occ.staging import GROUP_COLUMN, TaskFiles, refuse_if_over
 from ...occ.turns import targets
 from ...occ.writing import Asked, Clause, Clauses, sql
 from ..reading import analysed, spark_schema
@@ -77,7 +77,7 @@ class ClausesTask(MergeTask):
         """Merge. Memory is the task's rows and one base file."""
         refuse_if_over(self.plan.spec.store, self.plan.spec.instant)
         assert isinstance(self.plan.combine, Clauses)
-        with Files(self.plan.spec, task) as files:
+        with TaskFiles(self.plan.spec, task) as files:
             answer = applied(self.plan, _shaped(self.plan.spec, batches, self.url), files)
         return replace(answer, idle=answer.idle or self.plan.combine.idle)
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...occ.liveness import MarkerDesk
+from ...occ.liveness import MarkerClient
 from ...storage import Store
 from ..reading import arrow_schema
 from ..shipping import shipped, workers_refusals
@@ -44,9 +44,12 @@ class Shuffled:
         self.rows = rows
         self._answers: Any = None
 
-    def collect(self, store: Store, desk: MarkerDesk | None = None) -> Any:
-        """Return the answers of the job's task for these rows; the ``store`` and ``desk`` of the first call serve all."""
-        answers, self._answers = self._answers or self.rows.mapInArrow(shipped(TaskOfJob(store, desk)), ANSWER), None
+    def collect(self, store: Store, marker_client: MarkerClient | None = None) -> Any:
+        """Return the answers of the job's task for these rows; the first call's ``store`` and ``marker_client`` serve all."""
+        answers, self._answers = (
+            self._answers or self.rows.mapInArrow(shipped(TaskOfJob(store, marker_client)), ANSWER),
+            None,
+        )
         found = answers.collect()
         self._answers = answers  # only now: Spark does not run a frame again of which a stage failed or was cancelled
         return found

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ...progress import Progress, Told
+from ...progress import Progress, ProgressCallback
 from ..tasks import Sums
 
 _LOOK_S = 0.2  # as often as Spark's own bar on the console is drawn
@@ -26,7 +26,7 @@ class JobProgress:
         answered: how many tasks have answered the caller; Spark's tracker may count them later.
     """
 
-    def __init__(self, context: Any, tag: str, told: Told, what: str) -> None:
+    def __init__(self, context: Any, tag: str, told: ProgressCallback, what: str) -> None:
         self._context, self._tag, self._told, self._what = context, tag, told, what
         self._jobs = context._jsc.sc().statusTracker()  # PySpark's own does not look jobs up by tag
         self._tracker = context.statusTracker()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...errors import ConfigError, LakeLatchError, RolledBackError, StorageError
 from ...occ.entries import OFF
 from ...occ.staging import refuse_if_over
-from ...progress import Told
+from ...progress import ProgressCallback
 from ...storage import Store
 from ..shipping import shipped, workers_refusals
 from ..tasks import ANSWER, JOB_TASK, Answer, CountedTask, Task, packed, unpack
@@ -25,18 +25,18 @@ from .sizes import SIZES, JobSizes
 if TYPE_CHECKING:
     from ...occ.session import Session
     from ...occ.transaction import Transaction
-    from ...occ.turns import Lookout
+    from ...occ.turns import ConflictWatcher
 
 
 class Owner(Protocol):
-    """The owner of jobs, which end with it: a transaction, or the execution of a plan, which has no lookout."""
+    """The owner of jobs, which end with it: a transaction, or the execution of a plan, which has no watcher."""
 
     @property
     def instant(self) -> str: ...
     @property
     def session(self) -> Session: ...
     @property
-    def lookout(self) -> Lookout | None: ...
+    def watcher(self) -> ConflictWatcher | None: ...
 
 
 _LOOK_S = 1.0
@@ -68,7 +68,7 @@ def collect(
     *,
     text: str,
     sizes: JobSizes = SIZES,
-    told: Told | None = None,
+    told: ProgressCallback | None = None,
     what: str = "",
 ) -> list[Answer]:
     """Run the task over the rows, once, and return the answers of Spark's tasks.
@@ -95,7 +95,7 @@ def collect(
         stack.enter_context(workers_refusals())
         if isinstance(rows, Shuffled) and len(carried := packed(task, store)) <= sizes.property_bytes:
             spark.sparkContext.setLocalProperty(JOB_TASK, carried)
-            answers = rows.collect(store, txn.session.desk)
+            answers = rows.collect(store, txn.session.marker_client)
         else:
             frame = rows.rows if isinstance(rows, Shuffled) else rows
             answers = frame.mapInArrow(shipped(task), ANSWER).collect()
@@ -172,8 +172,8 @@ def tagged(spark: Any, store: Store, txn: Owner, text: str) -> Iterator[None]:
         yield
     except BaseException:
         context.cancelJobsWithTag(tag_of(instant))
-        if txn.lookout is not None:
-            txn.lookout.refuse_if_beaten()  # raises the real reason, if this is it
+        if txn.watcher is not None:
+            txn.watcher.refuse_if_beaten()  # raises the real reason, if this is it
         refuse_if_over(store, instant)
         raise
     finally:
@@ -184,12 +184,12 @@ def tagged(spark: Any, store: Store, txn: Owner, text: str) -> Iterator[None]:
 
 
 def _cancel_when_over(context: Any, store: Store, txn: Owner, done: threading.Event) -> None:
-    tag, lookout = tag_of(txn.instant), txn.lookout
-    pause_s = _LOOK_S if lookout is None or lookout.mode == OFF else _LOOK_OUT_S
+    tag, watcher = tag_of(txn.instant), txn.watcher
+    pause_s = _LOOK_S if watcher is None or watcher.mode == OFF else _LOOK_OUT_S
     while not done.wait(pause_s):
         try:
-            if lookout is not None:
-                lookout.look_for_tasks()
+            if watcher is not None:
+                watcher.look_for_tasks()
             refuse_if_over(store, txn.instant)
         except LakeLatchError:
             # At each turn: a job that starts after the tag was cancelled is not cancelled.

@@ -11,7 +11,7 @@ from ...conflict import Region
 from ...hudi.files import FileGroupId
 from ...hudi.table import partition_paths
 from ...hudi.timeline import Snapshot
-from ...occ.staging import PARTITION_COLUMN, Files, Kept, Plan
+from ...occ.staging import PARTITION_COLUMN, Kept, Plan, TaskFiles
 from ...occ.transaction import Transaction
 from ...occ.turns import take_turn, targets
 from ..tasks import Answer, MergeTask, TargetsTask, Task, applied, looked_at
@@ -67,7 +67,7 @@ class Merge:
             return []
         if made.here is None:
             return self.run(txn, made, self.task(made.plan))
-        with Files(made.plan.spec, 0, report=txn.workspace.report) as files:
+        with TaskFiles(made.plan.spec, 0, report=txn.workspace.report) as files:
             files.kept = kept
             return [applied(made.plan, made.here, files)]
 

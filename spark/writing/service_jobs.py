@@ -11,7 +11,7 @@ import pyarrow as pa
 from ...hudi.timeline import WriteStat
 from ...occ.services import Executing, Part, one_by_one
 from ...occ.session import Session
-from ...progress import Reporter, Told
+from ...progress import ProgressCallback, Reporter
 from ..tasks import Answer, Task
 from .incoming import Shuffled
 from .jobs import collect
@@ -37,7 +37,7 @@ class _Owner:
 
     instant: str
     session: Session
-    lookout: None = None
+    watcher: None = None
 
 
 class ServiceJobs:
@@ -48,7 +48,7 @@ class ServiceJobs:
         told: called with the progress: in tasks, or in file groups or files where the driver works alone.
     """
 
-    def __init__(self, spark: Any, sizes: JobSizes, told: Told | None = None) -> None:
+    def __init__(self, spark: Any, sizes: JobSizes, told: ProgressCallback | None = None) -> None:
         self._spark, self._sizes, self._told = spark, sizes, told
         Reporter(told)  # refused before anything begins
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from ...arguments import suggesting
 from ...hudi.timeline import WriteStat
 from ...occ.incoming import Incoming
-from ...occ.staging import Files, StreamPlan, append_events, refuse_if_over, slices_by_partition
+from ...occ.staging import StreamPlan, TaskFiles, append_events, refuse_if_over, slices_by_partition
 from ...occ.transaction import Transaction, WriteOptions, WriteResult
 from ...occ.writing import stream_writes
 from ..reading import columns
@@ -106,7 +106,7 @@ class EventsTask(Task):
             return Answer([])
         rows = as_they_came(rows, spec.config.record_key_fields)
         rows = stream_writes.checked(self.plan, Incoming(rows, self.url, spec.config).source(spec.schema), self.url)
-        with Files(spec, task) as files:
+        with TaskFiles(spec, task) as files:
             append_events(self.plan, rows, files)
             return Answer(files.stats())
 

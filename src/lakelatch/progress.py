@@ -33,13 +33,15 @@ class Progress:
 
 
 # An error that it raises ends the call, which rolls back its work.
-Told = Callable[[Progress], object]
+ProgressCallback = Callable[[Progress], object]
 
 
 class Reporter:
     """Counts finished units, from any thread, and calls the callback one call at a time."""
 
-    def __init__(self, told: Told | None = None, what: str = "", unit: str = "rows", total: int | None = None) -> None:
+    def __init__(
+        self, told: ProgressCallback | None = None, what: str = "", unit: str = "rows", total: int | None = None
+    ) -> None:
         if told is not None and not callable(told):
             raise InputError(
                 f"progress={told!r} cannot be called; give a function that takes a `lakelatch.Progress`; nothing was written"

@@ -9,7 +9,7 @@ import pytest
 import lakelatch
 from lakelatch.cli.services.loop import Rounds
 from lakelatch.errors import StorageError
-from lakelatch.occ.services import Round
+from lakelatch.occ.services import ServiceRound
 
 from ..occ.mor import Mor, at, rows
 from ..occ.world import add, content, insert, make
@@ -137,7 +137,7 @@ class _Outage:
         if self.asked == 1:
             raise StorageError("the store does not answer", path="t")
         self.rounds.stop()
-        return Round({}, {}, ())
+        return ServiceRound({}, {}, ())
 
 
 def test_a_loop_of_services_sits_out_an_outage_of_the_store(capsys):

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakelatch
-from lakelatch.occ.staging import Files, Plan, apply
+from lakelatch.occ.staging import Plan, TaskFiles, apply
 
 from .cases import PLAIN, WRITE_OPTIONS, rows
 from .readers import Row, ask_jvm, by_hudi_rs, by_us, in_order
@@ -29,7 +29,7 @@ def upsert_by_row_groups(table: lakelatch.Table, changed: list[Row], *, delete: 
         spec = replace(txn.file_spec(PLAIN), row_group_rows=SIZE)
         slices = {group.partition: (group,) for group in txn.snapshot.file_slices()}
         given = pa.Table.from_pylist(changed, PLAIN)
-        with Files(spec, 0) as files:
+        with TaskFiles(spec, 0) as files:
             apply(Plan(spec, slices, delete=delete), given.select(["id", "place"]) if delete else given, files)
             txn.add(files.stats())
 

@@ -198,7 +198,7 @@ class Rebase(Bounded):
                         yield f"the cleaner tidies up after {i}", tidied._replace(left=s.left - 1)
 
     def _swept(self, s: State, i: int, at: str, listed: frozenset[Path]) -> tuple[str, State, frozenset[Path]]:
-        """Files, markers, once more the files and the pending instant; the heartbeat last."""
+        """TaskFiles, markers, once more the files and the pending instant; the heartbeat last."""
         t = s.writers[i].t
         if not at:
             listed = frozenset(path for path in s.markers if path.t == t)

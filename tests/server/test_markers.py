@@ -20,7 +20,7 @@ import lakelatch
 from lakelatch.environment import SYSTEM
 from lakelatch.errors import ConfigError, InputError, RolledBackError, StorageError
 from lakelatch.hudi.files import BaseName, base_file_name
-from lakelatch.occ.liveness import MarkerDesk, MarkerServer, delete_announced, ticket
+from lakelatch.occ.liveness import MarkerClient, MarkerServer, delete_announced, ticket
 from lakelatch.occ.liveness.markers import MARKERS, Marker, announce_all, left_by, list_markers, stands
 from lakelatch.occ.table import Table
 from lakelatch.server import Embedded, Limits, MarkerBook, Watched
@@ -48,8 +48,8 @@ def objects(table: Table, instant: str) -> list[str]:
     return table.store.names(f"{MARKERS}/{instant}", recursive=True)
 
 
-def desk_of(url: str, *, table: str = "flights", token: str = TOKEN, apart_max_s: float = 0.0) -> MarkerDesk:
-    return MarkerDesk(url, table, ticket(token, table, int(SYSTEM.now()) + 60), apart_max_s=apart_max_s)
+def desk_of(url: str, *, table: str = "flights", token: str = TOKEN, apart_max_s: float = 0.0) -> MarkerClient:
+    return MarkerClient(url, table, ticket(token, table, int(SYSTEM.now()) + 60), apart_max_s=apart_max_s)
 
 
 # --- a writer -------------------------------------------------------------------------------------------------------
@@ -84,16 +84,16 @@ def test_a_transaction_that_ends_removes_what_it_announced_in_both_forms(table: 
 
 def test_files_of_a_failed_task_are_struck_out_of_the_list_and_those_of_the_commit_stay(table: lakelatch.Table):
     with serving({"flights": table.url}) as server, table.transaction() as txn:
-        desk = desk_of(server.url)
-        kept, failed = announce_all(table.store, txn.instant, files(txn.instant, 2), desk=desk)
+        marker_client = desk_of(server.url)
+        kept, failed = announce_all(table.store, txn.instant, files(txn.instant, 2), marker_client=marker_client)
         delete_announced(table.store, [failed])
         assert stands(table.store, kept)
         assert not stands(table.store, failed)
         # The server does not bring it back with the next names of that list.
-        more = announce_all(table.store, txn.instant, files(txn.instant, 60, first=10), desk=desk)
+        more = announce_all(table.store, txn.instant, files(txn.instant, 60, first=10), marker_client=marker_client)
         assert all(stands(table.store, each) for each in [kept, *more])
         for n in range(25):  # every list is written again
-            announce_all(table.store, txn.instant, files(txn.instant, 1, first=100 + n), desk=desk)
+            announce_all(table.store, txn.instant, files(txn.instant, 1, first=100 + n), marker_client=marker_client)
         assert not stands(table.store, failed)
         assert all(stands(table.store, each) for each in [kept, *more])
 
@@ -115,15 +115,15 @@ def test_a_server_that_is_gone_costs_no_write(table: lakelatch.Table):
         lambda url: desk_of(url, token="another-token-of-somebody"),
         lambda url: desk_of(url, table="hotels"),
         lambda url: desk_of(url, table="../flights"),
-        lambda url: MarkerDesk(url, "flights", ticket(TOKEN, "hotels", int(SYSTEM.now()) + 60)),
-        lambda url: MarkerDesk(url, "flights", ticket(TOKEN, "flights", int(SYSTEM.now()) - 1)),
-        lambda url: MarkerDesk(url, "flights", ""),
-        lambda url: MarkerDesk(url + "/elsewhere", "flights", TOKEN),
+        lambda url: MarkerClient(url, "flights", ticket(TOKEN, "hotels", int(SYSTEM.now()) + 60)),
+        lambda url: MarkerClient(url, "flights", ticket(TOKEN, "flights", int(SYSTEM.now()) - 1)),
+        lambda url: MarkerClient(url, "flights", ""),
+        lambda url: MarkerClient(url + "/elsewhere", "flights", TOKEN),
     ],
 )
 def test_whoever_is_refused_puts_direct_markers(table: lakelatch.Table, wrong):
     with serving({"flights": table.url}) as server, table.transaction() as txn:
-        found = announce_all(table.store, txn.instant, files(txn.instant, 3), desk=wrong(server.url))
+        found = announce_all(table.store, txn.instant, files(txn.instant, 3), marker_client=wrong(server.url))
         assert [each.list for each in found] == [""] * 3
         assert all(stands(table.store, each) for each in found)
 
@@ -155,8 +155,8 @@ def test_a_server_of_another_version_costs_no_write(table: lakelatch.Table, stat
 
     with HTTPServer(("127.0.0.1", 0), Other) as other, table.transaction() as txn:
         threading.Thread(target=other.handle_request, daemon=True).start()
-        desk = desk_of(f"http://127.0.0.1:{other.server_port}")
-        found = announce_all(table.store, txn.instant, files(txn.instant, 3), desk=desk)
+        marker_client = desk_of(f"http://127.0.0.1:{other.server_port}")
+        found = announce_all(table.store, txn.instant, files(txn.instant, 3), marker_client=marker_client)
         assert [each.list for each in found] == [""] * 3
         assert all(stands(table.store, each) for each in found)
 
@@ -166,10 +166,10 @@ def test_the_way_back_to_direct_markers_is_taken_for_each_request_by_itself(tabl
     store = FaultStore(table.store, Refuse(On("put_if_absent", "MARKERS")))
     with Table(store) as watched, table.transaction() as txn:
         with serving({}, watched={"flights": Watched("flights", watched)}) as server:
-            desk = desk_of(server.url)
-            first = announce_all(table.store, txn.instant, files(txn.instant, 2), desk=desk)
+            marker_client = desk_of(server.url)
+            first = announce_all(table.store, txn.instant, files(txn.instant, 2), marker_client=marker_client)
             assert [each.list for each in first] == ["", ""], "the store refused once"
-            second = announce_all(table.store, txn.instant, files(txn.instant, 2, first=2), desk=desk)
+            second = announce_all(table.store, txn.instant, files(txn.instant, 2, first=2), marker_client=marker_client)
             assert all(each.list for each in second)
         assert {each.path for each in list_markers(table.store, txn.instant)} == {p for p, _ in files(txn.instant, 4)}
 
@@ -189,9 +189,9 @@ def test_a_busy_server_says_when_to_come_again_and_is_left_alone_until_then(tabl
         busy = Client(server.url)(path, method="POST", body=body)
         assert busy.status == 503
         assert int(busy.headers["retry-after"]) >= 1
-        assert announce_all(table.store, txn.instant, files(txn.instant, 1), desk=patient)[0].list == ""
+        assert announce_all(table.store, txn.instant, files(txn.instant, 1), marker_client=patient)[0].list == ""
         asked = server.server_state.total_requests
-        assert announce_all(table.store, txn.instant, files(txn.instant, 1), desk=patient)[0].list == ""
+        assert announce_all(table.store, txn.instant, files(txn.instant, 1), marker_client=patient)[0].list == ""
         assert server.server_state.total_requests == asked, "left alone"
         answered.set()
         # What was answered with 503 may stand nevertheless; asked again it is told once.
@@ -347,7 +347,10 @@ def test_killed_servers_lose_no_marker_that_was_answered(table: lakelatch.Table)
             n = 0
             while not stop.is_set():
                 found = announce_all(
-                    table.store, txn.instant, files(txn.instant, 5, first=number * 100_000 + n), desk=desk_of(url)
+                    table.store,
+                    txn.instant,
+                    files(txn.instant, 5, first=number * 100_000 + n),
+                    marker_client=desk_of(url),
                 )
                 told.extend(found)
                 direct.extend(each for each in found if not each.list)
@@ -486,10 +489,10 @@ def test_a_ticket_opens_the_markers_of_its_table_and_nothing_else(table: lakelat
 
 def test_the_token_travels_in_no_message_and_no_representation():
     server = MarkerServer("http://127.0.0.1:8047", token=TOKEN)
-    desk = desk_of("http://127.0.0.1:8047")
-    assert TOKEN not in repr(server) + repr(desk)
-    assert TOKEN not in repr(vars(desk))
-    assert desk.ticket not in repr(desk)
+    marker_client = desk_of("http://127.0.0.1:8047")
+    assert TOKEN not in repr(server) + repr(marker_client)
+    assert TOKEN not in repr(vars(marker_client))
+    assert marker_client.ticket not in repr(marker_client)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from lakelatch.occ.liveness.neighbours import NeighboursAtWork
 from lakelatch.occ.liveness.rollback import FailedWriteCleaner
 from lakelatch.occ.log import commit_log, imports
 from lakelatch.occ.log.commit_log import CommitLog
-from lakelatch.occ.session import Session
 from lakelatch.occ.session.no_lock import NoLease
 from lakelatch.occ.session.table_lock import TableLease
 from lakelatch.occ.workspace.begin_entry import BeginEntry
@@ -133,7 +132,7 @@ def an_import_is_compared_from_the_version_before_on() -> Patches:
     def make(real: Any) -> Any:
         def refuse(store: Any, folder: Any, new: Any, since: Any, **kind: Any) -> None:
             before = [s.prev_commit for each in new.values() for s in each.stats if imports.is_time(s.prev_commit)]
-            real(store, folder, new, lambda _: since(min(before)), **kind)
+            real(store, folder, new, lambda _: since(min(before, default=min(new))), **kind)
 
         return refuse
 
@@ -151,9 +150,3 @@ def a_restore_waits_for_no_neighbour() -> Patches:
         return in_the_way
 
     return [method(NeighboursAtWork, "in_the_way", make)]
-
-
-@mutant(lambda shape: replace(_beside()(shape), skew_s=0.09))
-def clocks_are_not_waited_for() -> Patches:
-    """The lock is given back right after C, and a neighbour whose clock is behind commits with a smaller one."""
-    return [method(Session, "wait_for_clocks", lambda _: lambda *_: None)]

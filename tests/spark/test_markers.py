@@ -65,9 +65,9 @@ def test_tasks_announce_their_files_to_the_server_in_one_request_each(spark, tmp
             assert {each.path.partition("/")[0] for each in seen} == {f"city={c}" for c in CITIES}
             assert all(each.list for each in seen), "none was put directly"
             assert len({each.list for each in seen}) <= 4, "a list for each request, at most"
-            desk = handle.session.desk
-            assert desk is not None
-            assert not any(desk.ticket in str(value) for _, value in told)
+            marker_client = handle.session.marker_client
+            assert marker_client is not None
+            assert not any(marker_client.ticket in str(value) for _, value in told)
             if verb in ("insert", "upsert"):
                 assert JOB_TASK in {name for name, _ in told} or verb == "insert"
         assert not table.store.folders(MARKERS)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import LakeLatchError
-from ..occ.liveness import MarkerDesk, MarkerServer
+from ..occ.liveness import MarkerClient, MarkerServer
 from ..occ.table import Table
 from .access import Access
 
@@ -58,7 +58,7 @@ class Embedded:
         self._running: dict[str, _Running | None] = {}
         self._mutex = threading.Lock()
 
-    def desk(self, store: Store, env: Environment) -> MarkerDesk | None:
+    def marker_client(self, store: Store, env: Environment) -> MarkerClient | None:
         """Implement `MarkerService`."""
         with self._mutex:
             if store.url not in self._running:
@@ -69,7 +69,7 @@ class Embedded:
                     # Remembered, so that each write does not try to start it again.
                     self._running[store.url] = None
             running = self._running[store.url]
-            return running.markers.desk(store, env) if running is not None else None
+            return running.markers.marker_client(store, env) if running is not None else None
 
     def link(self, store_url: str) -> str | None:
         """Return the dashboard's link, with the token; None while no server runs for this table."""

@@ -227,7 +227,7 @@ def test_everybody_who_reads_the_log_knows_each_member(world):
 def test_a_thread_that_reads_beside_sees_all_commits_of_an_entry_or_none(world):
     """It goes on from the slot behind what it has seen."""
 
-    class Told(list):
+    class ProgressCallback(list):
         def append(self, each):
             raise AssertionError("one by one")
 
@@ -238,7 +238,7 @@ def test_a_thread_that_reads_beside_sees_all_commits_of_an_entry_or_none(world):
     told: list[int] = []
     reader = world.writer("reader")
     follower = reader.table.session.log.follow(Follower())
-    follower.commits = Told()
+    follower.commits = ProgressCallback()
     three(world)
     assert reader.table.read().to_arrow().num_rows == 7
     assert told == [3]
@@ -687,7 +687,7 @@ def test_who_waits_for_a_lock_that_never_comes_lands_by_others(impatient, patien
     a, b = impatient.writer("A"), impatient.writer("B")
     txn = begun(a, "a", "new")
     if patience == "its time is over":
-        monkeypatch.setattr(together.Waiter, "__call__", _never_looks)
+        monkeypatch.setattr(together.GroupCommitFollower, "__call__", _never_looks)
     result = waits_and(impatient, a, txn, 1.0, landed_by(b, txn))
     assert result is not None
     assert result.published
@@ -696,7 +696,7 @@ def test_who_waits_for_a_lock_that_never_comes_lands_by_others(impatient, patien
         check_sound(table)
 
 
-def _never_looks(self: together.Waiter) -> bool:
+def _never_looks(self: together.GroupCommitFollower) -> bool:
     if not self.waited:
         self.waited = True
         self._ask()
@@ -732,7 +732,7 @@ def test_who_gives_up_waiting_ends_by_its_own_abort_entry_and_nobody_takes_it_an
 def test_who_is_interrupted_hears_that_it_has_landed_all_the_same(impatient, monkeypatch):
     a, b = impatient.writer("A"), impatient.writer("B")
     txn = begun(a, "a", "new")
-    monkeypatch.setattr(together.Waiter, "__call__", _never_looks)
+    monkeypatch.setattr(together.GroupCommitFollower, "__call__", _never_looks)
 
     def interrupted() -> None:
         landed_by(b, txn)()

@@ -19,7 +19,7 @@ from lakelatch.hudi.timeline.snapshot import FileSlice
 from lakelatch.occ.liveness.heartbeat import heartbeat_path
 from lakelatch.occ.rebase.rebase import Lost, OwnFile, Unit
 from lakelatch.occ.rebase.replay_rows import merge_unit
-from lakelatch.occ.staging.apply_rows import Files, Plan, apply
+from lakelatch.occ.staging.apply_rows import Plan, TaskFiles, apply
 from lakelatch.occ.staging.file_spec import FileSpec
 from lakelatch.storage.local.store import LocalStore
 
@@ -69,7 +69,7 @@ class Folder:
         plan = Plan(self.spec(instant), {"": (old,)} if old else {}, delete=isinstance(change, frozenset))
         listed = sorted(change) if plan.delete else [(k, *v) for k, v in change.items()]
         rows = pa.table({"id": listed}, pa.schema([SCHEMA.field("id")])) if plan.delete else table(listed)
-        with Files(plan.spec, 0) as files:
+        with TaskFiles(plan.spec, 0) as files:
             apply(plan, rows, files)
             return next((slice_of(stat) for stat in files.stats()), None)
 
@@ -108,7 +108,7 @@ def test_two_changes_of_one_file_group_are_one_after_the_other_or_the_same_rows_
             undecided = both & set(left)  # removed by both is no question
         else:
             undecided = set() if ordered else both
-        with Files(lost.spec, 0, round=1) as files:
+        with TaskFiles(lost.spec, 0, round=1) as files:
             if undecided:
                 with pytest.raises(ConflictError) as refused:
                     merge_unit(lost, unit, files)

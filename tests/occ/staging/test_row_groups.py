@@ -35,8 +35,8 @@ from lakelatch.hudi.timeline.snapshot import FileSlice
 from lakelatch.occ.check.findings import Findings
 from lakelatch.occ.check.footers import _keys, inspect
 from lakelatch.occ.liveness.heartbeat import heartbeat_path
-from lakelatch.occ.staging.apply_rows import Files, Plan, apply
-from lakelatch.occ.staging.file_spec import FileSpec, Wanted
+from lakelatch.occ.staging.apply_rows import Plan, TaskFiles, apply
+from lakelatch.occ.staging.file_spec import FileSpec, WantedFacts
 from lakelatch.occ.staging.old_file import OldFile
 from lakelatch.storage.local.store import LocalStore
 from lakelatch.testing.faults import At, Call, Crash, Fault, FaultStore, LoseReply, Refuse
@@ -77,14 +77,14 @@ class Group:
         self.commits += 1
         instant = f"20260101{self.commits:09d}"
         self.store.put(heartbeat_path(instant), b"alive")
-        wanted = Wanted(keys=True, statistics=("ts", "name"))
+        wanted = WantedFacts(keys=True, statistics=("ts", "name"))
         spec = FileSpec(
             self.store, instant, SCHEMA, self.config, bucket_count=1, row_group_rows=self.size, wanted=wanted
         )
         rows = pa.table({"id": pa.array(change, pa.string())}) if isinstance(change, list) else change
         delete = delete or isinstance(change, list)
         plan = Plan(replace(spec, **more), {"": (self.slice,)} if self.slice else {}, delete=delete)
-        with Files(plan.spec, 0) as files:
+        with TaskFiles(plan.spec, 0) as files:
             apply(plan, rows, files)
             stat = next(iter(files.stats()), None)
         if stat is not None:

@@ -12,7 +12,7 @@ import pytest
 
 import lakelatch
 from lakelatch.errors import InputError
-from lakelatch.occ.staging.crew import Crew
+from lakelatch.occ.staging.worker_pool import WorkerPool
 
 ROWS = 40_000
 
@@ -47,18 +47,18 @@ def test_file_groups_are_worked_on_at_the_same_time() -> None:
     def meeting() -> None:
         meet.wait()
 
-    with Crew(2) as crew:
+    with WorkerPool(2) as pool:
         for _ in range(4):
-            crew.do(meeting)
+            pool.do(meeting)
 
 
 def test_what_waits_for_a_thread_is_not_handed_over_yet() -> None:
     handed: list[int] = []
     ahead: list[int] = []
-    with Crew(3) as crew:
+    with WorkerPool(3) as pool:
         for number in range(100):
             handed.append(number)
-            crew.do(lambda number: ahead.append(len(handed) - number), number)
+            pool.do(lambda number: ahead.append(len(handed) - number), number)
     assert max(ahead) <= 3 + 1
 
 
@@ -70,9 +70,9 @@ def test_what_follows_from_a_piece_of_work_is_done_too(threads: int) -> None:
         done.append(number)
         return [(work, number // 2)] * 2 if number else []
 
-    with Crew(threads) as crew:
+    with WorkerPool(threads) as pool:
         for _ in range(3):
-            crew.do(work, 4)
+            pool.do(work, 4)
     assert sorted(done) == sorted(3 * ([4] + [2] * 2 + [1] * 4 + [0] * 8))
 
 
@@ -85,9 +85,9 @@ def test_the_first_error_stops_what_has_not_begun_and_is_raised() -> None:
         done.append(number)
 
     def all_of_them() -> None:
-        with Crew(2) as crew:
+        with WorkerPool(2) as pool:
             for number in range(1000):
-                crew.do(work, number)
+                pool.do(work, number)
 
     with pytest.raises(ValueError, match="1"):
         all_of_them()

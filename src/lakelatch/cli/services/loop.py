@@ -23,7 +23,7 @@ from .commands import names
 
 if TYPE_CHECKING:
     from ...locks import Lease
-    from ...occ.services import Round
+    from ...occ.services import ServiceRound
     from ...occ.table import Table
 
 
@@ -105,7 +105,7 @@ class Rounds:
                     return
             self.step_down.wait(self.every_s)
 
-    def _tell(self, done: Round) -> None:
+    def _tell(self, done: ServiceRound) -> None:
         if self.json:
             facts = {name: asdict(each) for name, each in done.done.items()}
             failed = {name: str(e) for name, e in done.failed.items()}

@@ -18,7 +18,7 @@ from ..output import bytes_text, count_text, print_json, print_pairs, say, wrapp
 
 if TYPE_CHECKING:
     from ...occ.check import Report
-    from ...occ.doctor import Facts, Finding
+    from ...occ.doctor import Advice, Facts
 
 _TITLES = {"unsafe": "UNSAFE", "slow": "slow", "note": "note"}
 
@@ -98,7 +98,7 @@ def _changed(facts: Facts) -> list[str]:
     return not_default(facts.settings) if facts.settings else []
 
 
-def _print(facts: Facts, changed: list[str], found: list[Finding], report: Report | None) -> None:
+def _print(facts: Facts, changed: list[str], found: list[Advice], report: Report | None) -> None:
     settings = facts.settings.to_json() if facts.settings else {}
     processes = "1 process" if facts.processes == 1 else f"{facts.processes} processes"
     size = (

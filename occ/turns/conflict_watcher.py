@@ -37,7 +37,7 @@ _STRANGERS_EVERY_S = 1.0
 _log = logging.getLogger("lakelatch.waiting")
 
 
-class Lookout:
+class ConflictWatcher:
     """The conflict watch of one attempt. Safe to share between threads: writers, the heartbeat, a job's watcher.
 
     Costs no request while the setting is ``off``, or once its transaction is at its commit (`close`).
@@ -83,14 +83,14 @@ class Lookout:
         # Named as by the first task. A marker without a file is removed at the commit.
         names = {group: base_file_name(BaseName(group.file_id, token(0), self._txn.instant)) for group in groups}
         files: list[tuple[str, Io]] = [(join(group.partition, names[group]), "MERGE") for group in sorted(groups)]
-        markers = announce_all(self._session.store, self._txn.instant, files, desk=self._session.desk)
+        markers = announce_all(self._session.store, self._txn.instant, files, marker_client=self._session.marker_client)
         if (record := self._session.records.get(self._txn.instant)) is not None:
             record.markers += markers
         self._announced |= groups
 
     def targets_wanted(self) -> bool:
         """Return whether finding the target file groups in advance is worth it."""
-        return self.mode == TRANSACTIONAL or bool(before(self._txn)) or bool(self._strangers())
+        return self.mode == TRANSACTIONAL or bool(before(self._txn)) or bool(self._foreign())
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -178,7 +178,7 @@ class Lookout:
     def _beaten(self) -> CommitError | None:
         if self.merges:
             return None
-        found = [*rivals(self._txn, older_only=True), *self._strangers()]
+        found = [*rivals(self._txn, older_only=True), *self._foreign()]
         mine = self._mine() if found else frozenset()
         for rival in found:
             overlap = overlap_of(rival, mine, bucketed=self._session.settings.bucket_count is not None)
@@ -187,7 +187,7 @@ class Lookout:
                 return beaten_early(self._txn, rival, overlap, self._saved())
         return None
 
-    def _strangers(self) -> list[Rival]:
+    def _foreign(self) -> list[Rival]:
         now = self._session.env.monotonic()
         if self._strangers_at is None or now - self._strangers_at >= _STRANGERS_EVERY_S:
             self._strangers_at, self._seen_strangers = now, strangers(self._session, self._txn.instant)
@@ -212,7 +212,7 @@ class Lookout:
 
 
 class Watchful(TurnTaker, Protocol):
-    """A transaction with a lookout; after it begins again the lookout is another one."""
+    """A transaction with a watcher; after it begins again the watcher is another one."""
 
     @property
-    def lookout(self) -> Lookout: ...
+    def watcher(self) -> ConflictWatcher: ...

@@ -38,7 +38,7 @@ def ticket(token: str, table: str, until: int) -> str:
 
 
 @dataclass(frozen=True)
-class MarkerDesk:
+class MarkerClient:
     """A connection to the server at ``url``, for a table as the server calls it. Pickles with its ticket.
 
     Attributes:
@@ -91,8 +91,8 @@ def _portions(names: Sequence[str]) -> Iterator[list[str]]:
 class MarkerService(Protocol):
     """The service that takes the markers of a writer; passed to `lakelatch.open` as ``markers``."""
 
-    def desk(self, store: Store, env: Environment) -> MarkerDesk | None:
-        """The desk that announces this table's files now. None: markers are put directly."""
+    def marker_client(self, store: Store, env: Environment) -> MarkerClient | None:
+        """The client that announces this table's files now. None: markers are put directly."""
         ...
 
     def close(self, store: Store) -> None:
@@ -135,18 +135,18 @@ class MarkerServer:
             )
         self._token, self._table = given, text(table, "table", empty=True)
         self._authority = _contents(authority_file, "certificate") if authority_file else ""
-        self._made: tuple[float, MarkerDesk] | None = None
+        self._made: tuple[float, MarkerClient] | None = None
 
     def __repr__(self) -> str:
         return f"MarkerServer({self.url!r})"
 
-    def desk(self, store: Store, env: Environment) -> MarkerDesk:
-        """See `MarkerService`. Return the same desk for half a ticket's life, so that each request has hours of it left."""
+    def marker_client(self, store: Store, env: Environment) -> MarkerClient:
+        """See `MarkerService`. Return the same client for half of a ticket's life: each request has hours of it left."""
         now = env.now()
         if self._made is None or now - self._made[0] > _TICKET_S / 2:
             table = self._table or store.url.rstrip("/").rpartition("/")[2]
             sealed = ticket(self._token, table, int(now + _TICKET_S))
-            self._made = (now, MarkerDesk(self.url, table, sealed, self._authority))
+            self._made = (now, MarkerClient(self.url, table, sealed, self._authority))
         return self._made[1]
 
     def close(self, store: Store) -> None:

@@ -16,7 +16,7 @@ from lakelatch.errors import ConflictError, LockTimeoutError, RolledBackError
 from lakelatch.hudi.timeline import next_label
 from lakelatch.occ.liveness.heartbeat import HEARTBEATS, heartbeat_path
 from lakelatch.occ.liveness.markers import MARKERS, list_markers
-from lakelatch.occ.turns.lookout import Lookout
+from lakelatch.occ.turns.conflict_watcher import ConflictWatcher
 from lakelatch.testing.faults import On, Pause, Refuse
 
 from ...mutants import instead
@@ -239,12 +239,12 @@ def test_hudi_8057_a_commit_is_compared_by_partition_and_file_id(wide, mode):
         younger.upsert(rows(theirs, {f"{theirs}9": 2}))
         mine.upsert(rows("x", {"x9": 1}))
         younger.commit()
-        mine.lookout.look()
+        mine.watcher.look()
         if stops:
             with pytest.raises(ConflictError, match=f"part=x/{same}"):
-                mine.lookout.refuse_if_beaten()
+                mine.watcher.refuse_if_beaten()
         else:
-            mine.lookout.refuse_if_beaten()
+            mine.watcher.refuse_if_beaten()
         mine.abort()
 
 
@@ -269,7 +269,7 @@ def test_hudi_12522_who_was_ended_works_no_further(wide, mode):
 
 def looks_before_its_marker():
     """As Hudi does: the look, under a lock that is given back, and then the marker."""
-    real = Lookout.announcing
+    real = ConflictWatcher.announcing
 
     def announcing(self, group):
         from contextlib import contextmanager
@@ -282,7 +282,7 @@ def looks_before_its_marker():
 
         return early()
 
-    return instead(Lookout, "announcing", announcing)
+    return instead(ConflictWatcher, "announcing", announcing)
 
 
 @pytest.mark.parametrize("fault", [False, True])
@@ -371,7 +371,7 @@ def test_a_jvm_writer_that_is_no_rival_does_not_count(wide, why):
         (world.folder / f".hoodie/timeline/{engine}.clustering.inflight").write_bytes(b"")
     mine = victim.table.transaction()
     everywhere(mine, 1)
-    mine.lookout.refuse_if_beaten()
+    mine.watcher.refuse_if_beaten()
     mine.abort()
 
 
@@ -451,13 +451,13 @@ def test_off_costs_no_request(make_world, rebase):
     assert len(asked["async", "alone"]) <= len(asked["off", "alone"]) + 4
 
 
-def test_a_lookout_does_not_travel_to_the_tasks(wide):
+def test_a_watcher_does_not_travel_to_the_tasks(wide):
     _world, _rival, victim = wide()
     mine = victim.table.transaction()
     spec = mine.file_spec(SCHEMA)
-    assert spec.lookout is mine.lookout
+    assert spec.watcher is mine.watcher
     victim.store.reset()
-    assert pickle.loads(pickle.dumps(spec)).lookout is None
+    assert pickle.loads(pickle.dumps(spec)).watcher is None
     mine.abort()
 
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 Piece = tuple[Any, ...]  # of work: a function and its arguments
 
 
-class Crew:
+class WorkerPool:
     """Runs at most ``threads`` pieces of work at a time; with one thread, in the caller's.
 
     A context manager: all work is done at its end. The first error cancels work that has not begun, and is raised.
