@@ -52,6 +52,8 @@ class Latency:
     ``spread``: by what share of it that varies.
     """
 
+    process = None  # the store asks who sends a request; nobody here is told apart
+
     def __init__(self, scheduler: Scheduler, request_s: float, slow: float, spread: float = 0.3) -> None:
         self.scheduler, self._request_s, self._slow, self._spread = scheduler, request_s, slow, spread
         self.requests = Counter[str]()
