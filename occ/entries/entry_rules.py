@@ -1,4 +1,4 @@
-"""How the fields of log entries are stored, and the rules for what is read: types fit, times are times, names stay inside.
+"""Forms and rules of the fields of log entries: types fit, times are times, names stay inside.
 
 An entry is a file that others may have written. Its times become names of files, its names of data files are read and
 deleted, and an error in the middle of that would be unintelligible.

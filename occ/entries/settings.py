@@ -41,7 +41,7 @@ _SHARED_WITH_JVM = frozenset({"key", "jvm", "layout"})  # options of a lock URL 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What is declared of a setting.
+    """The declaration of a setting.
 
     Attributes:
         told: its meaning, as the documents say it.

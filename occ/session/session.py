@@ -427,7 +427,7 @@ class Session:
         return next_label(now, top, trusted=self.clock_is_right)
 
     def wait_for_clocks(self, completion: str) -> None:
-        """With neighbours, wait until none of their clocks can be before this C of ours. For the holder of the lock.
+        """Wait until no clock of a neighbour, if there may be any, can be before this C of ours. For the holder of the lock.
 
             t=0  ours commits at C=100, and gives the lock back
             t=1  a JVM whose clock is behind takes it and commits at C=99
