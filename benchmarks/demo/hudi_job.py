@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 TRIES_MAX = 60
 
 
-def session(bundle: str) -> SparkSession:
-    """Return a session with Hudi."""
+def session(bundle: str, *, cores: int = 1, java: str = "") -> SparkSession:
+    """Return a session with Hudi; ``java``: more options of the JVM."""
     settings = {
         "spark.jars": bundle,
         "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
@@ -27,14 +27,15 @@ def session(bundle: str) -> SparkSession:
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        # The second compiler and a collector with threads of its own cost more than they save here.
+        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -XX:TieredStopAtLevel=1 -XX:+UseSerialGC {java}",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    builder: Any = SparkSession.builder.master("local[1]").appName("hudi_job")
+    builder: Any = SparkSession.builder.master(f"local[{cores}]").appName("hudi_job")
     for key, value in settings.items():
         builder = builder.config(key, value)
     spark: SparkSession = builder.getOrCreate()

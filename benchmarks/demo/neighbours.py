@@ -25,6 +25,7 @@ from ..occ.entries import Commit
 from ..occ.table import Table, create
 from ..occ.table import open as open_table
 from .stage import Child, WriterFailed
+from .verdict import by_hudi
 
 COLUMNS = pa.schema([("id", pa.string()), ("writer", pa.string()), ("round", pa.int64())])
 JVM = {"ingest": 3, "compacting": 2}  # name -> rounds
@@ -45,7 +46,8 @@ class NeighbourStage:
     """One run on one table; ``jvm`` is the folder that scripts/ensure_jvm.sh fills."""
 
     def __init__(self, folder: Path, jvm: Path, say: Callable[[str], None]) -> None:
-        self.folder, self.url, self._installed, self._say = folder, str(folder / "shared"), jvm, say
+        self.folder, self._files, self._installed, self._say = folder, folder / "table", jvm, say
+        self.url = str(self._files)
         for needed in (_BUNDLE, _PYTHON):
             if not (jvm / needed).exists():
                 raise ConfigError(f"the JVM jobs need {jvm / needed}; scripts/ensure_jvm.sh fetches it")
@@ -140,7 +142,7 @@ class NeighbourStage:
 
     def _is_at_work(self, table: Table) -> bool:
         """Return whether a JVM job is between its begin and its commit, and nobody has the lock, so that it can be killed."""
-        lock = self.folder / "shared/.hoodie/lock"
+        lock = self._files / ".hoodie/lock"
         return any(each.state == "inflight" for each in table.session.log.pending(now=True)) and not lock.exists()
 
     def _kill(self, name: str) -> None:
@@ -157,7 +159,11 @@ class NeighbourStage:
             damage = [each for each in check(table.store, deep=True).findings if each.severity == "damage"]
         imports = sum(each.imported for each in commits)
         kinds = {each.action for each in commits if each.imported}
-        for name, found in (("Python", ours), ("hudi-rs", self._by_hudi()), ("the JVM", self._by_jvm())):
+        for name, found in (
+            ("Python", ours),
+            ("hudi-rs", by_hudi(self._files).select(COLUMNS.names).to_pylist()),
+            ("the JVM", self._by_jvm()),
+        ):
             same = len(found) == len(expected) and {row["id"]: row for row in found} == expected
             yield (
                 f"{name} reads {len(expected)} rows: of each writer its last round, and nothing that was deleted",
@@ -167,13 +173,6 @@ class NeighbourStage:
         yield f"{imports} commits of the JVM jobs are in our log, a compaction among them", "commit" in kinds
         yield "one of each side was killed in the middle of its work", not self._to_kill
         yield "`check --deep` finds no damage", not damage
-
-    def _by_hudi(self) -> list[dict[str, Any]]:
-        from hudi import HudiTableBuilder
-
-        batches = HudiTableBuilder.from_base_uri(self.url).build().read()
-        rows: list[dict[str, Any]] = pa.Table.from_batches(batches).select(COLUMNS.names).to_pylist()
-        return rows
 
     def _by_jvm(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []

@@ -13,7 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..errors import ConflictError
@@ -23,6 +22,7 @@ from ..occ.table import Table, create
 from ..occ.table import open as open_table
 from .stage import Child, WriterFailed
 from .story import KEY
+from .verdict import by_hudi
 from .wide_row import Source, joined, schema_of
 
 VICTIM = "arrivals"
@@ -128,19 +128,12 @@ class StreamStage:
         ours = read.sort_by(KEY).to_pylist()
         return [
             (f"{len(expected):,} wide rows equal the join of the four sources, row for row", ours == expected),
-            ("hudi-rs reads the same", self._by_hudi(names) == expected),
+            ("hudi-rs reads the same", by_hudi(Path(self.url)).select(names).sort_by(KEY).to_pylist() == expected),
             (f"{sum(self.landed.values())} batches landed, and none was lost to another", self.lost == 0),
             (f"{self.compactions} compactions, meanwhile and at the end", self.compactions > 0),
             ("every stream wrote", {each.name for each in self.sources} <= writers),
             ("`check` finds no damage", not damage),
         ]
-
-    def _by_hudi(self, names: list[str]) -> list[dict[str, Any]]:
-        from hudi import HudiTableBuilder
-
-        batches = HudiTableBuilder.from_base_uri(self.url).build().read()
-        rows: list[dict[str, Any]] = pa.Table.from_batches(batches).select(names).sort_by(KEY).to_pylist()
-        return rows
 
     def who_wrote_when(self) -> list[tuple[str, str]]:
         """Return a line of marks for each stream and the compactions, along the slots of the log."""

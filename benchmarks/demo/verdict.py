@@ -37,7 +37,7 @@ def judge(table: Table, story: Story, log: list[Single], folder: Path) -> Iterat
 
     serial = replay(story, order[1:])
     yield _same("rows equal a serial replay in commit order", table.read().to_arrow(), serial)
-    yield _same("the same rows from hudi (hudi-rs)", _by_hudi(folder), serial)
+    yield _same("the same rows from hudi (hudi-rs)", by_hudi(folder), serial)
 
     wanted = {stat.path for c in commits for stat in metadata_of(table.store, c).stats}
     yield _files(folder, wanted)
@@ -77,7 +77,8 @@ def writers_of(log: list[Single]) -> dict[str, str]:
     return {entry.instant: entry.writer for entry in log if isinstance(entry, Begin)}
 
 
-def _by_hudi(folder: Path) -> pa.Table:
+def by_hudi(folder: Path) -> pa.Table:
+    """Return the rows of a table of this machine, as hudi-rs reads them."""
     from hudi import HudiTableBuilder
 
     batches = HudiTableBuilder.from_base_uri(str(folder)).build().read(None)

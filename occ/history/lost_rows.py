@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,8 +39,10 @@ class LostRows:
     newer: int
 
 
-def lost_rows(session: Session, instant: str, current: Callable[[list[str], list[str]], pa.Table]) -> LostRows:
-    """See `Table.lost_rows`. ``current`` returns these columns of the table's rows in these partitions."""
+def lost_rows(
+    session: Session, instant: str, current: Callable[[list[str], list[str]], Iterable[pa.RecordBatch]]
+) -> LostRows:
+    """See `Table.lost_rows`. ``current`` returns these columns of the table's rows in these partitions, which exist."""
     import pyarrow as pa
 
     timeline = session.timeline()
@@ -56,19 +58,20 @@ def lost_rows(session: Session, instant: str, current: Callable[[list[str], list
     slices = [_slice_of(session, path) for path in paths]
     tables = [_written_by(session.read_slice(each, meta=True), instant) for each in slices]
     rows = pa.concat_tables(tables, promote_options="default")
-    later = {instant, *(each.kept for each in found)}
-    shown = current([*_IDENTITY, _COMMIT_TIME], sorted({each.partition for each in slices}))
-    newer = {
-        (row[_PARTITION_PATH], row[_RECORD_KEY])
-        for row in shown.to_pylist()
-        if row[_COMMIT_TIME] > instant or row[_COMMIT_TIME] in later
-    }
-    wanted = [(row[_PARTITION_PATH], row[_RECORD_KEY]) not in newer for row in rows.select(_IDENTITY).to_pylist()]
-    left = rows.filter(pa.array(wanted, pa.bool_()))
+    later, newer, keys = {instant, *(each.kept for each in found)}, set[tuple[str, str]](), _keys(rows)
+    lost = set(keys)
+    there = {each.partition for each in session.snapshot().file_slices()}
+    partitions = sorted({each.partition for each in slices} & there)
+    for batch in current([*_IDENTITY, _COMMIT_TIME], partitions) if partitions else ():
+        written = zip(_keys(batch), batch.column(_COMMIT_TIME).to_pylist(), strict=True)
+        newer.update(key for key, at in written if key in lost and (at > instant or at in later))
+    left = rows.filter(pa.array([key not in newer for key in keys], pa.bool_()))
     hidden_by = tuple(sorted({each.kept for each in found}))
-    return LostRows(
-        instant, hidden_by, tuple(paths), left.drop_columns(list(META_COLUMNS)), rows.num_rows - left.num_rows
-    )
+    return LostRows(instant, hidden_by, tuple(paths), left.drop_columns(list(META_COLUMNS)), len(newer))
+
+
+def _keys(rows: pa.Table | pa.RecordBatch) -> list[tuple[str, str]]:
+    return list(zip(*(rows.column(name).to_pylist() for name in _IDENTITY), strict=True))
 
 
 def _slice_of(session: Session, path: str) -> FileSlice:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ...conflict import NOWHERE, Kind, Region, kind_of
 from ...errors import CorruptTableError, RolledBackError, TableError, UnsupportedTableError
+from ...hudi.files import BaseFile
 from ...hudi.timeline import (
     COMMIT_ACTIONS,
     CommitMetadata,
@@ -141,8 +142,9 @@ def refuse_skipped(
     That is what is left when a holder of the lock was paused longer than its lease, on either side. ``new``: by T.
     ``since`` returns the commits whose T is not below the given one.
     """
-    before = [stat.prev_commit for each in new.values() for stat in each.stats if is_time(stat.prev_commit)]
-    oldest = min(*before, *new) if before else min(new)
+    # A log file is made from no version, and what hides it is newer than it: no older commit has to be read for it.
+    bases = (stat for each in new.values() for stat in each.stats if BaseFile.at(stat.path, 0))
+    oldest = min([*new, *(stat.prev_commit for stat in bases if is_time(stat.prev_commit))])
     if len(commits := since(oldest)) < 2:
         return
     found = skipped(commits, lambda name: store.body(f"{folder}/{name}"), merge_on_read=merge_on_read)

@@ -341,11 +341,14 @@ class Table:
         return lost_rows(
             session,
             session.time_of(instant, "instant"),
-            lambda columns, partitions: self.read(columns=columns, partitions=partitions).to_arrow(),
+            lambda columns, partitions: self.read(columns=columns, partitions=partitions).to_batches(),
         )
 
     def rescue(self, instant: Time) -> RunResult[LostRows]:
-        """Write the rows of `lost_rows` again, in one commit; keys written since keep their values. Errors as there."""
+        """Write the rows of `lost_rows` again, in one commit; keys written since keep their values. Errors as there.
+
+        A second time nothing is written, and the result has no commit.
+        """
         from ..history import lost_rows
 
         session = self._ours()
@@ -355,14 +358,17 @@ class Table:
             found = lost_rows(
                 session,
                 lost,
-                lambda columns, partitions: txn.read(columns=columns, partitions=partitions).to_arrow(),
+                lambda columns, partitions: txn.read(columns=columns, partitions=partitions).to_batches(),
             )
             if found.rows.num_rows:
                 txn.upsert(found.rows, missing="null")
             return found
 
-        # The batch tells `check` that the loss is mended.
-        return self.run(attempt, isolation="serializable", batch=Batch.rescue(lost))
+        try:
+            # The batch tells `check` that the loss is mended.
+            return self.run(attempt, isolation="serializable", batch=Batch.rescue(lost))
+        except BatchLandedError:
+            return RunResult(self.lost_rows(lost), None)
 
     # --- changing --------------------------------------------------------------------------------------------
 

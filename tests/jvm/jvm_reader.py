@@ -27,9 +27,13 @@ import decimal
 import json
 import os
 import sys
+from pathlib import Path
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.functions import from_json
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks/demo"))  # the package needs more than this Python has
+from hudi_job import session
 
 # As `WRITE_OPTIONS` in cases.py, for the statements that write.
 SQL_SETTINGS = {
@@ -39,32 +43,6 @@ SQL_SETTINGS = {
     "hoodie.compact.inline": "false",
     "hoodie.spark.sql.insert.into.operation": "upsert",
 }
-
-
-def session(bundle: str) -> SparkSession:
-    settings = {
-        "spark.jars": bundle,
-        "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
-        "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
-        "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2",
-        # The second compiler, a collector with threads of its own and a check of byte code cost more than they save here.
-        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
-        "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.memory": "1g",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    builder = SparkSession.builder.master("local[2]").appName("jvm_reader")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
 
 
 def read(spark: SparkSession, request: dict) -> DataFrame:
@@ -179,7 +157,9 @@ def plain(value):
 def main(bundle: str) -> None:
     told = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what Hudi prints is no answer
-    spark = session(bundle)
+    # A check of byte code costs more than it saves here.
+    unchecked = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+    spark = session(bundle, cores=2, java=unchecked)
     for line in sys.stdin:
         requests_path, answers_path = json.loads(line)
         with open(requests_path, encoding="utf-8") as stream:

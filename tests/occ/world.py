@@ -13,6 +13,8 @@ import pyarrow as pa
 
 import lakelatch
 from lakelatch.environment import Process
+from lakelatch.hudi.timeline.avro_container import encode_container
+from lakelatch.hudi.timeline.avro_schemas import schema_of
 from lakelatch.hudi.timeline.instant import COMMIT_ACTIONS, file_name
 from lakelatch.occ.entries.entries import Begin, Commit, End
 from lakelatch.occ.entries.requests import REQUESTS
@@ -307,3 +309,17 @@ def check_sound(table: Table) -> None:
     check_published(table)
     check_archived(table)
     check_clean(table)
+
+
+def rollback_of(instant: str) -> bytes:
+    """Return what another engine says of a commit that it has rolled back."""
+    content = {
+        "startRollbackTime": instant,
+        "timeTakenInMillis": 1,
+        "totalFilesDeleted": 0,
+        "commitsRollback": [instant],
+        "partitionMetadata": {},
+        "version": 1,
+        "instantsRollback": [],
+    }
+    return encode_container(schema_of("HoodieRollbackMetadata"), content)

@@ -294,10 +294,10 @@ def test_a_fault_is_told_in_json_and_in_the_log_with_its_request_and_traceback(
 
 
 def test_a_flood_without_the_token_keeps_out_nobody_who_has_it(table: lakelatch.Table, serve):
-    ask = Client(serve({"flights": table.url}, limits=Limits(requests_s=5.0, failures_s=5.0)).url)
+    # As slow as lets the owner of the token ask six times: a machine that takes long for a request sees a flood, too.
+    ask = Client(serve({"flights": table.url}, limits=Limits(requests_s=3.0, failures_s=0.5)).url)
     flood = [ask(path, headers={}).status for path in ("/api/v1/tables", "/healthz") for _ in range(50)]
-    assert 429 in flood[:50]
-    assert 429 in flood[50:]
+    assert {flood[49], flood[-1]} == {429}
     assert [ask("/api/v1/tables").status for _ in range(5)] == [200] * 5
     assert ask("/healthz").status == 200
 

@@ -44,10 +44,10 @@ from lakelatch.hudi.timeline import (
     read_timeline,
 )
 from lakelatch.hudi.timeline.avro_container import encode_container
-from lakelatch.hudi.timeline.avro_schemas import schema_of
 from lakelatch.locks.core.backend import LockRequest
 from lakelatch.storage import Outcome
 
+from ..occ.world import rollback_of
 from .faults import Network
 from .files import decode, encode
 from .history import Attempt, State, Value
@@ -236,7 +236,7 @@ class Stranger:
             for state in ("inflight", "requested"):
                 self.delete(f"{TIMELINE}/{file_name(replace(dead, state=state))}")  # type: ignore[arg-type]
             done = replace(planned, state="completed", completed=self.clock())
-            self.put(done, encode_container(schema_of("HoodieRollbackMetadata"), _rolled_back(dead.requested)))
+            self.put(done, rollback_of(dead.requested))
         for marker in markers:
             self.delete(f"{folder}/{marker}")
         self.delete(f"{_HEARTBEATS}/{dead.requested}")
@@ -472,15 +472,3 @@ def _clustered(plan: Mapping[str, Any]) -> Iterator[FileGroupId]:
     for group in (plan.get("clusteringPlan") or {}).get("inputGroups") or ():
         for each in group["slices"] or ():
             yield FileGroupId(each["partitionPath"] or "", each["fileId"] or "")
-
-
-def _rolled_back(instant: str) -> dict[str, Any]:
-    return {
-        "startRollbackTime": instant,
-        "timeTakenInMillis": 1,
-        "totalFilesDeleted": 0,
-        "commitsRollback": [instant],
-        "partitionMetadata": {},
-        "version": 1,
-        "instantsRollback": [],
-    }

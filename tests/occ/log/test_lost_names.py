@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 
 from lakelatch.errors import StorageError
-from lakelatch.hudi.timeline.avro_container import encode_container
-from lakelatch.hudi.timeline.avro_schemas import schema_of
 from lakelatch.hudi.timeline.instant import file_name
 from lakelatch.occ.check.check import check
 from lakelatch.occ.table.table import Table
@@ -21,7 +19,7 @@ from lakelatch.testing.faults import WRITES, FaultStore, From, On, Pause, Refuse
 
 from ...thorough import some
 from ..aged import SMALL
-from ..world import World, add, check_sound, commits, content, independent_content, insert, overwrite
+from ..world import World, add, check_sound, commits, content, independent_content, insert, overwrite, rollback_of
 
 TIMELINE = ".hoodie/timeline"
 
@@ -184,20 +182,6 @@ def test_what_another_engine_has_rolled_back_does_not_come_back(world, lose):
     (folder / TIMELINE / f"{kept.completion}_{kept.completion}.rollback").write_bytes(body)
     with Table(LocalStore(folder), env=world.env.peer()) as table:
         assert content(table) == expected | {"b0": 1, "b1": 1}
-
-
-def rollback_of(instant: str) -> bytes:
-    """What another engine says of a commit that it has rolled back."""
-    content = {
-        "startRollbackTime": instant,
-        "timeTakenInMillis": 1,
-        "totalFilesDeleted": 0,
-        "commitsRollback": [instant],
-        "partitionMetadata": {},
-        "version": 1,
-        "instantsRollback": [],
-    }
-    return encode_container(schema_of("HoodieRollbackMetadata"), content)
 
 
 def test_a_look_at_the_table_costs_the_same_however_long_the_epoch_is(world):

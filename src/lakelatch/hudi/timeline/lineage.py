@@ -14,10 +14,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from ...errors import CorruptTableError
 from ..files import BaseFile, FileGroupId, LogFile
 from .avro_container import decode_container
 from .commit_metadata import CommitMetadata, WriteStat
@@ -86,16 +88,17 @@ def _is_left_out(by: Instant, file: BaseFile | LogFile, instant: Instant, inputs
 
 
 def _inputs(instant: Instant, read: Callable[[str], bytes | None]) -> dict[FileGroupId, set[str]]:
-    """Return the names of the files that a compaction or clustering merges, by file group; empty if its plan is gone."""
+    """Return the names of the files that a compaction or clustering merges, by file group; none if its plan is gone or torn."""
     found: dict[FileGroupId, set[str]] = defaultdict(set)
     for action in ("compaction",) if instant.action == "commit" else ("clustering", "replacecommit"):
         name = file_name(Instant(instant.requested, action, "requested"))
         if body := read(name):
-            plan = decode_container(body, "HoodieCompactionPlan", "HoodieRequestedReplaceMetadata", name=name)
-            for each in _slices(plan):
-                paths = [each.get("dataFilePath"), *(each.get("deltaFilePaths") or ())]
-                group = FileGroupId(each.get("partitionPath") or "", each.get("fileId") or "")
-                found[group] |= {path.rpartition("/")[2] for path in paths if path}
+            with suppress(CorruptTableError):  # `check` reports it
+                plan = decode_container(body, "HoodieCompactionPlan", "HoodieRequestedReplaceMetadata", name=name)
+                for each in _slices(plan):
+                    paths = [each.get("dataFilePath"), *(each.get("deltaFilePaths") or ())]
+                    group = FileGroupId(each.get("partitionPath") or "", each.get("fileId") or "")
+                    found[group] |= {path.rpartition("/")[2] for path in paths if path}
     return found
 
 
