@@ -28,7 +28,7 @@ from ..servers import missing
 HOME = Path(__file__).parents[2] / ".cache" / "jvm"
 PYTHON = HOME / "venv" / "bin" / "python"
 BUNDLE = HOME / "jars" / "hudi-spark3.5-bundle_2.12-1.2.0.jar"
-PROGRAM_S_MAX = 500
+PROGRAM_S_MAX = 1500  # against hanging: a machine that others use takes three times as long as an idle one
 
 Row = dict[str, Any]
 
@@ -56,6 +56,9 @@ class JvmReader:
             )  # fmt: skip
 
     def ask(self, requests: Sequence[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
+        """The answers, in the order of the requests. Where it says anything but that they are written, it ends: what
+        it would say later is no answer to the next question.
+        """
         question, answer = (folder / f"jvm_reader.{name}.json" for name in ("request", "answer"))
         question.write_text(json.dumps(requests), encoding="utf-8")
         assert self._process.stdin is not None
@@ -64,7 +67,9 @@ class JvmReader:
             print(json.dumps([str(question), str(answer)]), file=self._process.stdin, flush=True)
         ready, _, _ = select.select([self._process.stdout], [], [], PROGRAM_S_MAX)
         said = self._process.stdout.readline() if ready else "nothing in time"
-        assert said == "answered\n", f"jvm_reader.py said {said!r}:\n{self._log.read_text()[-4000:]}"
+        if said != "answered\n":
+            self._process.kill()
+            raise AssertionError(f"jvm_reader.py said {said!r}:\n{self._log.read_text()[-4000:]}")
         return json.loads(answer.read_text(encoding="utf-8"))
 
     def close(self) -> None:
@@ -91,7 +96,11 @@ def _reader() -> JvmReader:
 def ask_jvm(requests: Sequence[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
     """The answers of the JVM to all requests, in their order."""
     require_jvm()
-    return _reader().ask(requests, folder)
+    try:
+        return _reader().ask(requests, folder)
+    except AssertionError:
+        _reader.cache_clear()  # the next question meets a new one
+        raise
 
 
 def write_by_spark(stories: Sequence[dict[str, Any]], folder: Path) -> list[tuple[str, str]]:
