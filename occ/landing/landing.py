@@ -418,9 +418,7 @@ class Landing:
         attempt, workspace, session = self._attempt, self._workspace, self._attempt.session
         attempt.require_in(state)
         refuse_landed(attempt.url, state, attempt.batch)
-        if (
-            state.settings.timeline_first and attempt.kind.action == "restore"
-        ):  # its entry is no instant that is put first
+        if state.settings.timeline_first:  # for the services whose entry comes first; commits look again at their put
             refuse_neighbour_in_the_way(attempt)
         if self._decided:
             # Its files or instants may be gone, whatever was committed since: no state that a restore may return to has

@@ -15,7 +15,7 @@ from ..session import lost_against, waited_in_vain
 
 if TYPE_CHECKING:
     from ...conflict import Conflict
-    from ...hudi.timeline import Snapshot
+    from ...hudi.timeline import Instant, Snapshot
     from ..log import LogState
     from ..rebase import MergeAgain
     from ..workspace import Attempt, Workspace
@@ -54,45 +54,47 @@ def yield_to_neighbours(attempt: Attempt, workspace: Workspace) -> None:
 
 
 class NeighbourInTheWayError(Exception):
-    """A live writer of another engine that ours may not commit beside (`NeighboursAtWork.in_the_way`)."""
+    """What another engine does that ours may not commit beside (`NeighboursAtWork.in_the_way`)."""
 
-    def __init__(self, instant: str) -> None:
-        super().__init__(instant)
-        self.instant = instant
+    def __init__(self, theirs: Instant) -> None:
+        super().__init__(theirs.requested)
+        self.theirs = theirs
 
 
 def refuse_neighbour_in_the_way(attempt: Attempt) -> None:
     """Raise `NeighbourInTheWayError` if there is one. Under the lock, after a look at the timeline."""
     session = attempt.session
-    restores = attempt.kind.action == "restore"
-    if found := session.neighbours.in_the_way(session.log.pending(), attempt.instant, restores=restores):
-        raise NeighbourInTheWayError(found.requested)
+    if found := session.neighbours.in_the_way(session.log.pending(), attempt.instant, attempt.kind.action):
+        raise NeighbourInTheWayError(found)
 
 
 def wait_for_neighbour(attempt: Attempt, error: NeighbourInTheWayError) -> None:
-    """Wait until that writer is in the way no more; raise `ConflictError` if it still is in the end."""
-    session, restores = attempt.session, attempt.kind.action == "restore"
+    """Wait until it is in the way no more; raise `ConflictError` if it still is in the end."""
+    session, action, theirs = attempt.session, attempt.kind.action, error.theirs
 
     def over(state: LogState) -> bool:
         attempt.require_in(state)
-        pending = session.log.pending(now=True)
-        found = session.neighbours.in_the_way(pending, attempt.instant, restores=restores)
-        return found is None or found.requested != error.instant
+        found = session.neighbours.in_the_way(session.log.pending(now=True), attempt.instant, action)
+        return found is None or found.requested != theirs.requested
 
-    why = (
-        "it may have read what the restore takes back, and would bring it back"
-        if restores
-        else "it has taken a smaller T and may not have read the timeline yet"
-    )
-    whom = f"{error.instant} of another engine"
+    whom = f"{theirs.requested} of another engine"
+    if theirs.action == "restore":
+        whom, why = f"restore {whom}", "it takes commits back, and nothing may land beside it"
+        next_ = "If it has died, run it again there: until it ends, Hudi's own writers stop as well"
+    elif action == "restore":
+        why = "it may have read what the restore takes back, and would bring it back"
+        next_ = "If that writer is dead, its heartbeat ends in two minutes"
+    else:
+        why = "it has taken a smaller T and may not have read the timeline yet"
+        next_ = "If that writer is dead, its heartbeat ends in two minutes"
     if not attempt.patience.until(over, who=f"{attempt.operation} {attempt.instant}", whom=whom, why=why):
         raise ConflictError(
             f"{attempt.url}: {attempt.operation} {attempt.instant} has waited for {whom} in vain: {why}. Nothing of ours "
-            "landed; a retry is safe. If that writer is dead, its heartbeat ends in two minutes",
+            f"landed; a retry is safe. {next_}",
             table=attempt.url,
             instant=attempt.instant,
-            winner=error.instant,
-            winner_op="UNKNOWN",
+            winner=theirs.requested,
+            winner_op="RESTORE" if theirs.action == "restore" else "UNKNOWN",
             winner_writer="another engine",
             overlap=(),
             rule=why,

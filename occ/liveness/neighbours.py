@@ -12,7 +12,8 @@ One that has only its requested instant may not have read the timeline yet:
 
 So ours does not commit over a smaller T that is not inflight. An inflight writer has read the timeline, and compares with
 what completes later. Hudi compares with commits alone, not with a restore: one that has read what a restore takes back
-would bring it back, so a restore waits for all that live. The last wait is for fairness:
+would bring it back, so a restore waits for all that live. And ours lets no commit land beside a restore of theirs: it has
+made its list of what it takes back, and deletes files one by one. The last wait is for fairness:
 
     t=0  a JVM job of 15 s begins on file group g; ours commit to g every second, so the job fails with a conflict
     t=1  the job is run again, with a larger T: nothing shows its age, and it would fail for ever
@@ -27,7 +28,7 @@ from dataclasses import replace
 from ...environment import Environment
 from ...errors import CorruptTableError
 from ...hudi.files import FileGroupId
-from ...hudi.timeline import COMPLETED_AS, Instant, decode_commit, file_name
+from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, decode_commit, file_name
 from ...storage import Store
 from .heartbeat import beat_age_s
 
@@ -59,14 +60,22 @@ class NeighboursAtWork:
                 return each
         return None
 
-    def in_the_way(self, pending: Iterable[Instant], instant: str, *, restores: bool) -> Instant | None:
-        """Return a live writer that ours may not commit beside, if there is one.
+    def in_the_way(self, pending: Iterable[Instant], instant: str, action: str) -> Instant | None:
+        """Return what another engine does that this transaction of ours may not commit beside, if there is anything.
 
-        That is one with a smaller T than ``instant`` that may not have read the timeline; for a restore every one.
+        That is a restore, which has no heartbeat: one that has died stops Hudi's writers too, until it is run again. Beside
+        a commit, a live writer with a smaller T that may not have read the timeline; beside a restore every live one.
         """
         waiting = list(pending)
-        inflight = {each.requested for each in waiting if each.state == "inflight"}
-        found = (each for each in waiting if restores or (each.requested < instant and each.requested not in inflight))
+        if restoring := next((each for each in waiting if each.action == "restore"), None):
+            return restoring
+        if action == "restore":
+            found = iter(waiting)
+        elif COMPLETED_AS.get(action, action) in COMMIT_ACTIONS:
+            inflight = {each.requested for each in waiting if each.state == "inflight"}
+            found = (each for each in waiting if each.requested < instant and each.requested not in inflight)
+        else:
+            return None
         return next((each for each in found if self.lives(each) or self._is_new(each)), None)
 
     def _is_new(self, each: Instant) -> bool:

@@ -27,7 +27,7 @@ from .epochs import (
 )
 from .imports import rolled_back
 from .publisher import FOLDER_KEEPER, Publisher, attach, files_of, metadata_of, plain_metadata_of
-from .standing_batches import known_batches, standing_batches
+from .standing_batches import commits_by, known_batches, standing_batches
 from .state import LogState
 from .tail import Tail
 from .unknown_outcome import OutcomeGuard
@@ -47,6 +47,7 @@ __all__ = [
     "attach",
     "chain",
     "claim",
+    "commits_by",
     "commits_since",
     "creation_of",
     "epochs",

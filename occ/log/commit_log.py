@@ -508,7 +508,7 @@ class CommitLog:
         new = self._foreign.unknown(shown)
         if not new:
             return None
-        entry = imported(self._store, folder, new, self.state)
+        entry = imported(self._store, folder, new, self.state, self._timeline.standing)
         contents = {
             each.instant: metadata_of(self._store, each) for each in entry.members if each.action in COMMIT_ACTIONS
         }

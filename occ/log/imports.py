@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,8 @@ from ...hudi.timeline import (
     is_time,
     skipped,
 )
-from ..entries import Batch, Begin, Commit, Import
+from ..entries import Batch, Begin, Commit, Import, Landed
+from .epochs import read_all
 from .publisher import attach
 from .state import LogState
 
@@ -37,11 +38,20 @@ _log = logging.getLogger("lakelatch.log")
 ENGINE = "another engine"  # the writer of a commit that was imported
 
 
-def imported(store: Store, folder: str, found: Sequence[Instant], state: LogState) -> Import:
+def imported(
+    store: Store,
+    folder: str,
+    found: Sequence[Instant],
+    state: LogState,
+    standing: Callable[[Collection[str], str], tuple[Landed, ...]],
+) -> Import:
     """Return the entry that takes these completed instants into the log, in the order of C.
 
+    Args:
+        standing: returns the batches that become the newest of these sources again, by the commits up to that C.
+
     Raises:
-        UnsupportedTableError: one of them is no commit: another engine has restored the table, say.
+        UnsupportedTableError: one of them is neither a commit nor a restore.
         TableError: one is of a transaction that the log has ended: its writer was paused, and published late.
         CorruptTableError: an instant cannot be read.
     """
@@ -56,7 +66,7 @@ def imported(store: Store, folder: str, found: Sequence[Instant], state: LogStat
                 table=store.url,
                 instant=each.requested,
             )
-        if each.action not in COMMIT_ACTIONS:
+        if each.action not in COMMIT_ACTIONS and each.action != "restore":
             raise UnsupportedTableError(
                 f"{store.url}: another engine has completed {name}, and what a {each.action} changes cannot be imported while "
                 "writers are at work. Nothing was written. Stop the writers; `lakelatch adopt URL LOCK` takes it over",
@@ -71,9 +81,41 @@ def imported(store: Store, folder: str, found: Sequence[Instant], state: LogStat
                 table=store.url,
                 instant=each.requested,
             )
-        content = decode_commit(body, name=name, layout=2, table=store.url)
-        members.append(_entry_of(store, each, content, state))
+        if each.action == "restore":
+            members.append(_restore_of(store, each, body, state, standing))
+        else:
+            content = decode_commit(body, name=name, layout=2, table=store.url)
+            members.append(_entry_of(store, each, content, state))
     return Import(tuple(members))
+
+
+def _restore_of(
+    store: Store,
+    instant: Instant,
+    body: bytes,
+    state: LogState,
+    standing: Callable[[Collection[str], str], tuple[Landed, ...]],
+) -> Commit:
+    """The entry of a restore. It names what it has taken back as far as the log has it: only that could come again.
+
+    What was open then has not landed: its writer finds its pending instant gone, and the next cleaning ends it.
+    """
+    taken = set(decode_container(body, "HoodieRestoreMetadata", name=file_name(instant))["instantsToRollback"])
+    known = [each for each in read_all(store) if isinstance(each, Commit) and each.instant in taken]
+    sources = {each.batch.source for each in state.batches if each.instant in taken}
+    completed = instant.completed or instant.requested
+    return Commit(
+        instant.requested,
+        completed,
+        "restore",
+        "RESTORE",
+        ENGINE,
+        state.token,
+        metadata={"operation": "RESTORE"},
+        undone=tuple(each.shown for each in reversed(known) if each.action in COMMIT_ACTIONS),
+        standing=standing(sources, completed) if sources else (),
+        imported=True,
+    )
 
 
 def _entry_of(store: Store, instant: Instant, content: CommitMetadata, state: LogState) -> Commit:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from ...ahead import Task, in_order
@@ -37,6 +38,7 @@ from ...storage import Outcome, Store, is_far, secured
 from ..entries import (
     INLINE_BYTES,
     Commit,
+    Landed,
     content_of,
     echo_body,
     hash_of,
@@ -47,6 +49,7 @@ from ..entries import (
     to_entry,
     undone_by,
 )
+from .standing_batches import archived_by, standing_batches
 
 FOLDER_KEEPER = ".lakelatch"  # on the timeline; the JVM fails when a folder that it lists is not there
 # Services of other engines whose instants change no row, and so no commit of ours; a restore takes commits back.
@@ -367,6 +370,14 @@ class Publisher:
         """The content of a completed commit on the timeline; None if it is gone."""
         body = self._store.body(f"{self._folder}/{file_name(instant)}")
         return None if body is None else decode_commit(body, name=file_name(instant), layout=2, table=self._store.url)
+
+    def standing(self, sources: Collection[str], completed: str) -> tuple[Landed, ...]:
+        """The newest batches of these sources by the commits that the timeline and its archive show up to that C."""
+        shown = [each for each in self.since("") if each.action in COMMIT_ACTIONS and each.completed]
+        newest = sorted((each for each in shown if each.order[0] <= completed), key=lambda i: i.order, reverse=True)
+        active = ((each, content) for each in newest if (content := self.content(each)) is not None)
+        archived = archived_by(self._history, completed, table=self._store.url)
+        return standing_batches(chain(active, archived), sources)
 
     def lacking(self, commits: Sequence[Commit], *, but: Collection[str] = ()) -> list[str]:
         """T of the commits that the timeline lacks without explanation; ``but`` names instants that are meant to be gone."""

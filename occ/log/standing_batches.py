@@ -18,14 +18,12 @@ if TYPE_CHECKING:
 _AT_ONCE = 100  # archived commits read at a time
 
 
-def standing_batches(
-    timeline: Timeline, history: History, sources: Iterable[str], *, completed: str
-) -> tuple[Landed, ...]:
-    """The newest batch of each of these sources at a completion time; sources without one are left out."""
+def standing_batches(commits: Iterable[tuple[Instant, CommitMetadata]], sources: Iterable[str]) -> tuple[Landed, ...]:
+    """The newest batch of each of these sources in these commits, newest first; sources without one are left out."""
     wanted, found = set(sources), list[Landed]()
     if not wanted:
         return ()
-    for instant, metadata in _commits(timeline, history, completed):
+    for instant, metadata in commits:
         batch = Batch.told_in(metadata.extra)
         if batch is not None and batch.source in wanted:
             wanted.remove(batch.source)
@@ -42,7 +40,7 @@ def known_batches(timeline: Timeline, history: History, said: Batches) -> tuple[
     newest = max((each.order[0] for each in timeline.commits), default="")
     found = Batches(said)
     sources = [each.batch.source for each in gone]
-    found.take_back([each.instant for each in gone], standing_batches(timeline, history, sources, completed=newest))
+    found.take_back([each.instant for each in gone], standing_batches(commits_by(timeline, history, newest), sources))
     for each in timeline.commits:
         batch = Batch.told_in(timeline.metadata(each).extra)
         if batch is not None and found.before(batch) is None:
@@ -50,14 +48,19 @@ def known_batches(timeline: Timeline, history: History, said: Batches) -> tuple[
     return tuple(found)
 
 
-def _commits(timeline: Timeline, history: History, completed: str) -> Iterator[tuple[Instant, CommitMetadata]]:
-    """The commits completed by then, newest first."""
+def commits_by(timeline: Timeline, history: History, completed: str) -> Iterator[tuple[Instant, CommitMetadata]]:
+    """The commits completed by then, newest first, with those that are archived."""
     for each in reversed(timeline.completed_by(completed=completed)):
         yield each, timeline.metadata(each)
+    yield from archived_by(history, completed, table=timeline.store.url)
+
+
+def archived_by(history: History, completed: str, *, table: str) -> Iterator[tuple[Instant, CommitMetadata]]:
+    """The archived commits that were completed by then, newest first."""
     archived = [i for i in history.instants().values() if i.action in COMMIT_ACTIONS and i.order[0] <= completed]
     archived.sort(key=lambda each: each.order, reverse=True)
     for start in range(0, len(archived), _AT_ONCE):
         some = archived[start : start + _AT_ONCE]
         bodies = history.contents(some)
         for each in some:
-            yield each, decode_commit(bodies[each], name=file_name(each), layout=2, table=timeline.store.url)
+            yield each, decode_commit(bodies[each], name=file_name(each), layout=2, table=table)

@@ -28,7 +28,7 @@ from ...storage import Outcome
 from ..check import data_files, refuse_misplaced
 from ..entries import SIDES
 from ..liveness import Leases, delete_data_file
-from ..log import standing_batches
+from ..log import commits_by, standing_batches
 from ..session import refuse_cleaned, savepoints
 from ..workspace.unique_constraints import refuse_repeated
 from .execution import Service, end_plan
@@ -111,7 +111,7 @@ def _standing(session: Session, timeline: Timeline, target: Instant, later: tupl
     taken = {each.requested for each in later}
     sources = [each.batch.source for each in session.log.state.batches if each.instant in taken]
     completed = target.completed or target.requested
-    return standing_batches(timeline, session.history, sources, completed=completed)
+    return standing_batches(commits_by(timeline, session.history, completed), sources)
 
 
 def _refuse_to_lose(session: Session, timeline: Timeline, target: Instant, later: tuple[Instant, ...]) -> None:

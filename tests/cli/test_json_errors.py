@@ -29,6 +29,7 @@ FAILURES = {
     ("check",): ["{none}"],
     ("rollback",): ["{table}", "20200101000000000"],
     ("restore",): ["{table}", "20200101000000000", "--yes"],
+    ("rescue",): ["{table}", "20200101000000000", "--yes"],
     ("locks", "show"): ["{none}"],
     ("locks", "watch"): ["{none}"],
     ("locks", "set"): ["{table}", "telepathy://x"],

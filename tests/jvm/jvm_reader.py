@@ -15,7 +15,9 @@ A request is ``{"path", "kind", ...}``; its answer ``{"rows": [...]}`` or ``{"er
     sql          statements     runs them one after the other, and answers with all rows of the table then
     compact      instant        executes that plan, and answers with all rows of the table then
     cluster      instant        the same with a plan of a clustering
-    compact_logs instant        the same with a plan of a log compaction; with the table's ``name`` and Avro ``schema``
+    compact_logs instant        the same with a plan of a log compaction; with the table's ``name``, Avro ``schema``, ``options``
+    restore      instant        makes a savepoint of that commit, restores the table to it, and answers with all rows then;
+                                with the same
     markers                     the markers in the lists of that folder, and the type that it says it has
 
 One after the other: Hudi changes settings of the session while it plans a read, so reads side by side fail now and then
@@ -27,6 +29,7 @@ import decimal
 import json
 import os
 import sys
+from contextlib import closing
 from pathlib import Path
 
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -100,14 +103,23 @@ def cluster(spark: SparkSession, request: dict) -> DataFrame:
 def compact_logs(spark: SparkSession, request: dict) -> DataFrame:
     """No SQL call does this."""
     options = {"hoodie.datasource.write.table.type": "MERGE_ON_READ", "hoodie.log.compaction.enable": "true"}
-    client = spark._jvm.org.apache.hudi.DataSourceUtils.createHoodieClient(
+    with closing(_client(spark, request, options)) as client:
+        client.logCompact(request["instant"], True)
+    return read(spark, {"kind": "snapshot", "path": request["path"]})
+
+
+def restore(spark: SparkSession, request: dict) -> DataFrame:
+    """The SQL call takes no options of the lock."""
+    with closing(_client(spark, request)) as client:
+        client.savepoint(request["instant"], "tests", "")
+        client.restoreToSavepoint(request["instant"])
+    return read(spark, {"kind": "snapshot", "path": request["path"]})
+
+
+def _client(spark: SparkSession, request: dict, options: dict = {}):  # noqa: B006 - it stays empty
+    return spark._jvm.org.apache.hudi.DataSourceUtils.createHoodieClient(
         spark._jsc, request["schema"], request["path"], request["name"], options | request["options"]
     )
-    try:
-        client.logCompact(request["instant"], True)
-    finally:
-        client.close()
-    return read(spark, {"kind": "snapshot", "path": request["path"]})
 
 
 def markers(spark: SparkSession, request: dict) -> dict:
@@ -126,7 +138,8 @@ def answer(spark: SparkSession, request: dict) -> dict:
     try:
         if request["kind"] == "markers":
             return markers(spark, request)
-        calls = {"upsert": upsert, "sql": sql, "compact": compact, "cluster": cluster, "compact_logs": compact_logs}
+        calls = {"upsert": upsert, "sql": sql, "compact": compact, "cluster": cluster}
+        calls |= {"compact_logs": compact_logs, "restore": restore}
         frame = calls.get(request["kind"], read)(spark, request)
         return {"rows": [plain(row) for row in frame.collect()]}
     except Exception as error:  # an answer like any other: some are expected

@@ -214,3 +214,28 @@ def test_the_jvm_goes_on_beside_table_services_of_ours(tmp_path: Path, kind: str
     assert shared.agreed() == expected
     shared.sound()
     table.close()
+
+
+@pytest.mark.parametrize("kind", some(["copy-on-write, simple index", "merge-on-read, simple index"], 2))
+def test_a_restore_of_the_jvm_is_imported(tmp_path: Path, kind: str) -> None:
+    shared = Shared(tmp_path, **KINDS[kind])
+    table = shared.table
+    kept = table.upsert([row("p", part, 0, 1) for part in "ab"]).instant
+    expected = shared.agreed()
+    answer = shared.jvm([row("j", "a", 1, 2)])
+    assert "rows" in answer, answer["error"]
+    table.upsert([row("p", "b", 1, 3), row("p", "c", 1, 3)])
+    began_before = table.transaction("upsert")
+    began_before.upsert([row("p", "a", 2, 4)])
+    request = {"kind": "restore", "path": str(shared.path), "name": table.config.name, "instant": kept}
+    (answer,) = ask_jvm([request | {"schema": table.config.create_schema, "options": shared.options}], tmp_path)
+    assert "rows" in answer, answer["error"]
+    with pytest.raises(lakelatch.CommitError):  # rolled back by it, or lost against it
+        began_before.commit()
+    assert shared.agreed() == expected
+    table.upsert([row("p", "b", 1, 5)])
+    answer = shared.jvm([row("j", "b", 1, 6)])
+    assert "rows" in answer, answer["error"]
+    assert shared.agreed() == expected | {"p1b": 5, "j1b": 6}
+    shared.sound()
+    table.close()

@@ -37,6 +37,8 @@ class Writer(NamedTuple):
     """A foreign writer's: the largest completed T at its begin."""
     pending: int = 0
     """A foreign writer's: those that were pending at its begin."""
+    beyond: bool = False
+    """It has begun after the foreign restore."""
 
 
 class State(NamedTuple):
@@ -65,6 +67,10 @@ class State(NamedTuple):
     """Another of ours, who comes upon one that is silent."""
     target: tuple[str, int] = ("look", NOBODY)
     """A foreign writer's rollback of one of ours."""
+    restore: str = ""
+    """How far a foreign restore is: it has been planned, or has deleted, or is done."""
+    taken: int = 0
+    """The commits that it takes back."""
     endings: int = 0
     pauses: int = 0
     deaths: int = 0
@@ -94,6 +100,10 @@ class Rules:
     """Before the put: one's own requested instant is there, and no rollback instant names it. [3]"""
     waits_for_begins: bool = True
     """Nobody of ours publishes over a foreign writer with a smaller T that may not have read the timeline. [1]"""
+    waits_for_restores: bool = True
+    """Nobody of ours publishes while a foreign restore is planned: its plan does not name what comes later. [4]"""
+    restores_imported: bool = True
+    """Who has begun before a foreign restore loses. [4]"""
     silence_stops: bool = True
     """A writer whose own heartbeat was silent for the time-out does not publish any more. [13]"""
     rolled_back_under_lock: bool = True
@@ -123,6 +133,8 @@ class Bounds:
     eager: bool = False
     """It rolls back whatever is pending, silent or not, with that look."""
     cleaner: bool = False
+    restore: bool = False
+    """A foreign process takes all back that is completed."""
 
 
 class Neighbours(Bounded):
@@ -144,6 +156,8 @@ class Neighbours(Bounded):
             yield from self._foreign_rolls_back(s)
         if self.bounds.cleaner:
             yield from self._cleans(s)
+        if self.bounds.restore:
+            yield from self._foreign_restores(s)
         if 0 <= s.lock < self.bounds.ours:
             if s.writers[s.lock].at == "dead":
                 yield f"the lock of {s.lock}, which is dead, is removed", s._replace(lock=NOBODY)
@@ -164,7 +178,7 @@ class Neighbours(Bounded):
                 yield from self._imports(s, i, p, "place")
             case "place":
                 t, times = (s.times, s.times + 1) if p.t == NOBODY else (p.t, s.times)
-                begun = p._replace(at="request", t=t, seen=_set(s.log))
+                begun = p._replace(at="request", t=t, seen=_set(s.log), beyond=s.restore == "done")
                 yield "puts its begin entry", self.moved(s, i, begun, times=times, open=s.open | bit)
             case "request":
                 lost = self.rules.begun_under_lock and self.rules.lease_after_request and s.lock != i
@@ -183,6 +197,8 @@ class Neighbours(Bounded):
                     yield "finds its lease ended", self.moved(s, i, p._replace(at="lock"))
                 elif not self._may(s, i):
                     yield "has been rolled back", self._ends(s, i, p)
+                elif self.rules.restores_imported and s.restore == "done" and not p.beyond:
+                    yield "loses against the restore", self._ends(s, i, p)
                 elif unseen := _set(s.log) & ~(p.seen | bit):
                     yield f"loses against {unseen:b}", self._ends(s, i, p)
                     if self.bounds.rounds and not p.rebased:
@@ -214,7 +230,8 @@ class Neighbours(Bounded):
             yield "notices a commit that was skipped, and stops", self._ends(s, i, p)
         else:
             seen = p._replace(at=then, imported=len(s.completed))
-            yield f"imports {list(new)}", self.moved(s, i, seen, log=(*s.log, *new))
+            left = tuple(j for j in s.log if s.restore != "done" or not s.taken >> j & 1)
+            yield f"imports {list(new)}", self.moved(s, i, seen, log=(*left, *new))
 
     def _may(self, s: State, i: int) -> bool:
         """Return True if all that is looked at before the put, except the lease, allows it."""
@@ -224,7 +241,8 @@ class Neighbours(Bounded):
         return not self.rules.pending_looked_at or bool(s.requested & bit and not s.rollbacks & bit)
 
     def _puts(self, s: State, i: int, p: Writer) -> Iterator[tuple[str, State]]:
-        if self.rules.waits_for_begins and self._begins_below(s, p.t):
+        restores = self.rules.waits_for_restores and s.restore in ("planned", "deleted")
+        if restores or (self.rules.waits_for_begins and self._begins_below(s, p.t)):
             yield "waits for a foreign writer", self.moved(s, i, p._replace(at="lock"), lock=_without(s, i))
             return
         if s.lock != i and self.rules.lease_asked:
@@ -338,6 +356,17 @@ class Neighbours(Bounded):
                 gone = s._replace(requested=s.requested & ~bit, target=("done", NOBODY))
                 yield f"a foreign writer withdraws {i}", gone
 
+    def _foreign_restores(self, s: State) -> Iterator[tuple[str, State]]:
+        match s.restore:
+            case "" if s.lock == NOBODY and s.completed:
+                yield "a restore is planned", s._replace(restore="planned", taken=_set(s.completed))
+            case "planned":
+                left = tuple(j for j in s.completed if not s.taken >> j & 1)
+                gone = s._replace(restore="deleted", completed=left, files=s.files & ~s.taken)
+                yield "the restore deletes instants and files", gone
+            case "deleted":
+                yield "the restore is completed", s._replace(restore="done")
+
     # --- the judge -----------------------------------------------------------------------------------------------
 
     def judge(self, s: State) -> str:
@@ -345,12 +374,15 @@ class Neighbours(Bounded):
         committed = _set(s.completed)
         if s.unnoticed:
             return "a skipped commit went unnoticed"
-        if s.acknowledged & ~committed:
+        if any(s.writers[i].seen & s.taken for i in s.completed if not s.taken >> i & 1):
+            return "a commit stands on what was taken back"
+        if s.acknowledged & ~committed & ~s.taken:
             return "an acknowledged commit is on no timeline"
-        if _set(s.log) & ~committed:
+        log = tuple(i for i in s.log if not s.taken >> i & 1)
+        if _set(log) & ~committed:
             if not self._still_puts(s):
                 return "the log holds a commit that is on no timeline"
-        elif s.log != s.completed[: len(s.log)] and not s.unsafe:
+        elif log != tuple(i for i in s.completed if not s.taken >> i & 1)[: len(log)] and not s.unsafe:
             return "the log has not the order of the timeline"
         if s.unsafe:
             return ""
@@ -366,7 +398,8 @@ class Neighbours(Bounded):
 
     def _still_puts(self, s: State) -> bool:
         """An entry may stand before its instant, as long as its writer is there to put it."""
-        return all(s.writers[i].at == "put" for i in s.log if i not in s.completed)
+        left = (i for i in s.log if i not in s.completed and not s.taken >> i & 1)
+        return all(s.writers[i].at == "put" for i in left)
 
     def _skipped(self, s: State, count: int) -> bool:
         """Return True if an import can see that a commit was skipped, or that one was ended or lacks its files."""

@@ -22,6 +22,7 @@ from lakelatch.errors import (
     InputError,
     RolledBackError,
 )
+from lakelatch.hudi.timeline import Instant, encode_restore
 from lakelatch.hudi.timeline.instant_time import next_label
 from lakelatch.occ.check.check import check
 from lakelatch.occ.entries import Commit, GroupCommit, Import
@@ -352,6 +353,111 @@ def test_a_restore_waits_for_every_neighbour_at_work(beside):
         (theirs.timeline / f"{theirs.requested}.{state}").unlink()
     assert a.table.restore(kept).undone
     assert beside.content() == BEGUN | {"b0": 1, "b1": 1}
+
+
+class Restore:
+    """A neighbour that takes commits back, as Hudi does: a plan first, then instants and files, the newest first."""
+
+    def __init__(self, world: World, requested: str, *undone: str) -> None:
+        self.world, self.requested, self.undone = world, requested, undone
+        self.timeline = world.folder / TIMELINE
+        (self.timeline / f"{requested}.restore.requested").touch()
+        (self.timeline / f"{requested}.restore.inflight").touch()
+
+    def complete(self) -> str:
+        """Return C."""
+        taken = [each for each in self.timeline.iterdir() if each.name.startswith(self.undone)]
+        for each in taken:
+            each.unlink()
+        for each in self.world.folder.glob("part=*/*.parquet"):
+            if each.stem.endswith(self.undone):
+                each.unlink()
+        completed = next_label(0.0, self.requested)
+        instants = [Instant(each, "commit", "completed") for each in sorted(self.undone, reverse=True)]
+        body = encode_restore(instants, started=self.requested, took_ms=1)
+        (self.timeline / f"{self.requested}_{completed}.restore").write_bytes(body)
+        return completed
+
+
+def test_a_restore_of_a_neighbour_is_imported(beside):
+    a, b = beside.writer("A"), beside.writer("B")
+    kept = a.add("b").instant
+    gone = [a.add("a").instant, b.add("a").instant]
+    began_before = b.begin_add("b")
+    theirs = Restore(beside, later(a), *gone)
+    completed = theirs.complete()
+    assert beside.content() == BEGUN | {"b0": 1, "b1": 1}, "readers follow the timeline"
+    a.env.advance(1.0)
+    a.add("a", 7)
+    assert imports(beside) == [theirs.requested]
+    with pytest.raises(ConflictError, match=f"RESTORE {theirs.requested} of another engine"):
+        began_before.commit()
+    b.add("b")
+    assert beside.content() == BEGUN | {"a0": 7, "a1": 7, "b0": 2, "b1": 2}
+    with beside.fresh() as table:
+        log = table.session.log
+        assert [log.outcome(each) for each in (kept, *gone, theirs.requested)] == [
+            "commit",
+            "undone",
+            "undone",
+            "commit",
+        ]
+        (entry,) = [e for e in log.entries() if isinstance(e, Commit) and e.imported]
+        assert (entry.completion, entry.action, len(entry.undone)) == (completed, "restore", 2)
+    sound(beside)
+
+
+def test_nothing_lands_beside_a_restore_of_a_neighbour(beside):
+    """Its plan names what it takes back, and not what lands since: that would stand on files which are gone."""
+    a = beside.writer("A")
+    gone = a.add("a").instant
+    theirs = Restore(beside, later(a), gone)
+    a.env.advance(1.0)
+    txn = a.begin_add("a")
+    with pytest.raises(
+        ConflictError, match=f"for restore {theirs.requested} of another engine in vain.*run it again there"
+    ):
+        txn.commit()
+    txn = a.begin_add("a")
+    after(a, 2.0, theirs.complete)
+    before = a.env.monotonic()
+    with pytest.raises(ConflictError, match=f"RESTORE {theirs.requested} of another engine"):
+        txn.commit()
+    assert a.env.monotonic() - before >= 2.0
+    a.table.run(lambda txn: add(txn, "a", 3))
+    assert beside.content() == BEGUN | {"a0": 3, "a1": 3}
+    sound(beside)
+
+
+def test_no_service_of_ours_lands_beside_one_either(beside):
+    a = beside.writer("A")
+    gone = a.add("a").instant
+    a.add("a")
+    theirs = Restore(beside, later(a), gone)
+    a.env.advance(1.0)
+    with pytest.raises(ConflictError, match=f"restore {theirs.requested} of another engine"):
+        a.table.savepoint(gone)
+    theirs.complete()
+
+
+def test_the_batch_before_a_restore_of_a_neighbour_is_the_newest_again(beside):
+    a = beside.writer("A")
+
+    def load(number: int) -> str:
+        with a.table.transaction("upsert", batch=("loader", number)) as txn:
+            add(txn, "a")
+        return txn.instant
+
+    load(1)
+    gone = [load(2), load(3)]
+    Restore(beside, later(a), *gone).complete()
+    a.env.advance(1.0)
+    a.add("b")
+    assert a.table.last_batch("loader") == 1
+    load(2)
+    with pytest.raises(lakelatch.BatchLandedError):
+        load(1)
+    sound(beside)
 
 
 @pytest.mark.parametrize(("lock", "waits_s"), [("file", 0.0), ("service", 0.2)])
