@@ -251,6 +251,8 @@ CALLS = {
     "cancel_plan": ("20200101000000000",),
     "delete_savepoint": ("20200101000000000",),
     "restore": ("20200101000000000",),
+    "lost_rows": ("20200101000000000",),
+    "rescue": ("20200101000000000",),
 }
 WITH_NAMES = {"change_settings": {"lease_s": 9.0}}
 
