@@ -334,7 +334,7 @@ class Landing:
 
     def _give_back(self, lease: TableLease) -> None:
         if self.result is not None:
-            self._attempt.session.wait_for_clocks(self.result.completion)
+            self._attempt.session.keep_for_clocks(lease, self.result.completion)
         if lease is not self._attempt.lease:
             lease.release()
 

@@ -426,8 +426,8 @@ class Session:
         refuse_clock(now, top, self.url, trusted=self.clock_is_right)
         return next_label(now, top, trusted=self.clock_is_right)
 
-    def wait_for_clocks(self, completion: str) -> None:
-        """Wait until no clock of a neighbour, if there may be any, can be before this C of ours. For the holder of the lock.
+    def keep_for_clocks(self, lease: TableLease, completion: str) -> None:
+        """Let the lease be given back when no clock of a neighbour, if there may be any, can be before this C of ours.
 
             t=0  ours commits at C=100, and gives the lock back
             t=1  a JVM whose clock is behind takes it and commits at C=99
@@ -437,7 +437,7 @@ class Session:
         """
         if self.settings.timeline_first and not self.settings.lock.startswith("file:"):
             left = to_epoch_ms(completion) / 1000 + CLOCK_SKEW_S - self.env.now()
-            self.env.sleep(min(max(left, 0.0), 2 * CLOCK_SKEW_S))
+            lease.until = self.env.monotonic() + min(max(left, 0.0), 2 * CLOCK_SKEW_S)
 
     def time_of(self, value: Time, what: str = "the time") -> str:
         """Convert a time in any accepted form (`times`) to the timeline's format. `InputError` for anything else."""

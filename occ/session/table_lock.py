@@ -19,13 +19,15 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
+from ...ahead import Task
 from ...arguments import text
 from ...environment import SYSTEM, Environment
 from ...errors import ConfigError, InputError, LakeLatchError, LockError, LockLostError, TokenRegressedError
-from ...locks import Lease, LeasedLocks, LockProvider, Release, check_url, open_provider, shown
+from ...locks import Lease, LeasedLocks, LockProvider, check_url, open_provider, shown
 from ...storage import Store, is_far
 from ..entries import NO_LOCK, OWN_LOCK, LogEntry, Setting, Settings, lock_options
 from ..log import CommitLog, LogState
@@ -35,6 +37,7 @@ OWN_LOCK_FOLDER = ".hoodie/.lakelatch/locks"
 # Seconds between checks of a waiting writer for its commit by another. On a local disk the lock's queue wakes it as
 # well, because writers ahead leave the queue when they have committed; on a far store each check is a request.
 _LOOK_S, _LOOK_FAR_S = 0.25, 0.15
+_KEPT_S = 1.0  # how long one handle may go on with a lease that it keeps; then the others come
 _BACKWARDS_MAX = 3  # how often tokens may go back while one lease is taken; more, and the provider breaks its promise
 
 
@@ -67,10 +70,16 @@ def _openable(lock: str) -> bool:
 
 
 class TableLease:
-    """A lease and the generation that it was taken in."""
+    """A lease and the generation that it was taken in.
 
-    def __init__(self, lease: Lease, settings: Settings, table: str) -> None:
-        self.lease, self.token = lease, lease.token
+    Attributes:
+        until: the time of the monotonic clock before which it must not be given back (`TableLock.keep`).
+        reused: another holder of this handle has gone on with it.
+    """
+
+    def __init__(self, lease: Lease, settings: Settings, table: str, keeper: TableLock | None = None) -> None:
+        self.lease, self.token, self._keeper = lease, lease.token, keeper
+        self.until, self.reused = 0.0, False
         self._settings, self._table = settings, table
         # Hudi's file lock does not exclude on some file systems, and its close() deletes any holder's file, so ask the
         # backend again before committing.
@@ -83,13 +92,19 @@ class TableLease:
             what = "its tokens began again" if now.lock == self._settings.lock else f"it is {shown(now.lock)} now"
             raise self._lost(f"The lock of {self._table} was changed meanwhile: {what}", "moved")
         self.ensure_held(fresh=self._fresh)
-        if self.token <= state.token and not isinstance(self.lease, NoLease):
+        # The commit that it is kept for has its token.
+        overtaken = self.token < state.token if self.until else self.token <= state.token
+        if overtaken and not isinstance(self.lease, NoLease):
             raise self._lost(f"A commit has landed on {self._table} under a later lease", "overtaken")
         return self.token
 
     def ensure_held(self, *, fresh: bool = False) -> None:
         """Raise `LockLostError` unless held now; ``fresh`` also asks the backend."""
         self.lease.ensure_held(fresh=fresh)
+
+    def is_in_force(self, state: LogState) -> bool:
+        """Return whether `token_at` raises nothing, as far as this process knows."""
+        return self.is_held and state.settings.generation == self._settings.generation and self.token >= state.token
 
     @property
     def is_held(self) -> bool:
@@ -106,9 +121,10 @@ class TableLease:
             key=self.lease.key, token=self.token, reason=reason,
         )  # fmt: skip
 
-    def release(self) -> Release:
-        """Give the lock back."""
-        return self.lease.release()
+    def release(self) -> None:
+        """Give the lock back, or, if that must wait, leave it to the handle."""
+        if not (self.until and self._keeper and self._keeper.keep(self)):
+            self.lease.release()
 
     def __enter__(self) -> Self:
         return self
@@ -116,7 +132,8 @@ class TableLease:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
-        self.lease.__exit__(exc_type, exc, tb)
+        if not (self.until and self._keeper and self._keeper.keep(self)):
+            self.lease.__exit__(exc_type, exc, tb)
 
 
 class TableLock:
@@ -131,7 +148,10 @@ class TableLock:
         self._log, self._store, self._env, self._writer = log, store, env, writer
         self._open: dict[str, LockProvider] = {}
         self._used: list[str] = []
-        self._mutex = threading.Lock()  # guards the two; never held during a request
+        self._kept: TableLease | None = None  # given back by its last holder, and not yet to the others
+        self._kept_from = 0.0
+        self._keeping: list[Task[None]] = []
+        self._mutex = threading.Lock()  # guards these; never held during a request
         self._first = log.state.settings.lock
 
     def provider(self, lock: str | None = None) -> tuple[LockProvider, str] | None:
@@ -190,12 +210,14 @@ class TableLock:
                 state.token
             )  # read after the settings, because another thread's read of the log changes the token first
             self._refuse_unexpected(settings)
+            if max_hold_s is None and (kept := self._take_kept(state)):
+                return kept
             try:
                 lease = self._acquire(
                     settings, why, give_up=give_up, token_above=token_above, max_hold_s=max_hold_s, waiting=waiting
                 )
                 if lease.token > token_above or settings.lock == NO_LOCK:
-                    return TableLease(lease, settings, self._store.url)
+                    return TableLease(lease, settings, self._store.url, self)
                 lease.release()
             except TokenRegressedError:
                 pass
@@ -207,6 +229,45 @@ class TableLock:
             "apart. Nothing is held; set another lock with `lakelatch locks set`",
             key=self._store.url,
         )
+
+    # --- keeping it ------------------------------------------------------------------------------------------
+
+    def keep(self, lease: TableLease) -> bool:
+        """Keep a lease that its holder gives back until it may be; False if that is now. Called once for each holder.
+
+        t=0  ours commits at C, and gives its lease back; until C + 0.2 s no clock of a neighbour may be asked
+        t=1  ours begins again: it goes on with the lease that is kept, and waits for nothing
+        t=2  it has gone on for a second: the next one of ours lines up with the others, who come first
+        """
+        now = self._env.monotonic()
+        if now >= lease.until:
+            return False
+        with self._mutex:
+            self._kept_from = self._kept_from if lease.reused else now
+            self._kept = lease
+            self._keeping = [each for each in self._keeping if not each.ended]
+            self._keeping.append(Task(self._env, partial(self._let_go, lease)))
+        return True
+
+    def _let_go(self, lease: TableLease) -> None:
+        while True:
+            with self._mutex:
+                if self._kept is not lease:
+                    return
+                left = lease.until - self._env.monotonic()
+                if left <= 0:
+                    self._kept = None
+                    break
+            self._env.sleep(left)
+        lease.lease.release()
+
+    def _take_kept(self, state: LogState) -> TableLease | None:
+        with self._mutex:
+            lease = self._kept
+            if lease is None or self._env.monotonic() > self._kept_from + _KEPT_S or not lease.is_in_force(state):
+                return None
+            self._kept, lease.reused = None, True
+            return lease
 
     @property
     def shared_with_jvm(self) -> bool:
@@ -375,7 +436,9 @@ class TableLock:
         )
 
     def close(self) -> None:
-        """Close the providers; leases that are held stay held. Idempotent."""
+        """Close the providers, once what is kept is given back; leases that are held stay held. Idempotent."""
+        for each in self._keeping:
+            each.wait()
         with self._mutex:
             closing, self._open = list(self._open.values()), {}
         for provider in closing:

@@ -26,10 +26,11 @@ from lakelatch.hudi.timeline import Instant, encode_restore
 from lakelatch.hudi.timeline.instant_time import next_label
 from lakelatch.occ.check.check import check
 from lakelatch.occ.entries import Commit, GroupCommit, Import
+from lakelatch.occ.session import TableLease
 from lakelatch.testing.faults import Call, On, Refuse
 
 from ...command_line import Runner
-from ..world import BEGUN, World, add, after, content, fate, overwrite
+from ..world import BEGUN, World, Writer, add, after, content, fate, overwrite, writes
 from .test_shared_lock import before_the_lock
 from .test_strangers import Engine, engine_commits, skipped, take_over
 
@@ -460,18 +461,67 @@ def test_the_batch_before_a_restore_of_a_neighbour_is_the_newest_again(beside):
     sound(beside)
 
 
-@pytest.mark.parametrize(("lock", "waits_s"), [("file", 0.0), ("service", 0.2)])
-def test_the_lock_is_kept_until_no_clock_of_another_host_can_be_before_c(tmp_path, lock, waits_s):
-    """A neighbour whose clock is behind would commit with a smaller C, which readers at a checkpoint pass over."""
-    world = World(tmp_path / "table", lock=f"file://{tmp_path}/lock?jvm=lock", lock_wait_s=30.0, neighbours="hudi")
-    a = world.writer("A")
-    session = a.table.session
-    before, completion = a.env.monotonic(), next_label(a.env.now(), "0" * 17)
+def committed(writer: Writer, lock: str) -> TableLease:
+    """A lease given back behind a commit, with a lock that is beside the table or a service."""
+    session = writer.table.session
+    lease, ours = session.lease("test"), session.settings
     if lock == "service":  # any lock but a file's: the hosts' clocks differ
-        session.log.state.settings = replace(session.settings, lock="zk://127.0.0.1/locks?key=flights")
-    session.wait_for_clocks(completion)
+        session.log.state.settings = replace(ours, lock="zk://127.0.0.1/locks?key=flights")
+    session.keep_for_clocks(lease, next_label(writer.env.now(), "0" * 17))
+    session.log.state.settings = ours
+    lease.release()
+    return lease
+
+
+def holder(writer: Writer) -> object:
+    """Who holds the lock."""
+    provider, key = writer.table.session.lock.provider()
+    return provider.inspect(key)
+
+
+@pytest.mark.parametrize(("lock", "waits_s"), [("file", 0.0), ("service", 0.2)])
+def test_the_lock_is_kept_until_no_clock_of_another_host_can_be_before_c(beside, lock, waits_s):
+    """A neighbour whose clock is behind would commit with a smaller C, which readers at a checkpoint pass over."""
+    a = beside.writer("A")
+    committed(a, lock)
+    before = a.env.monotonic()
+    assert (holder(a) is None) == (waits_s == 0.0)
+    a.env.advance(0.0)  # what waits runs
     assert a.env.monotonic() - before == pytest.approx(waits_s, abs=0.002)
-    world.close()
+    assert holder(a) is None
+
+
+def test_the_next_of_ours_goes_on_with_a_kept_lease_and_for_a_second_at_most(beside):
+    a = beside.writer("A")
+    before, first = a.env.monotonic(), committed(a, "service")
+    while committed(a, "service") is first:
+        assert a.env.monotonic() - before <= 1.0
+        a.env.suspend(0.15)
+    assert 1.0 < a.env.monotonic() - before < 1.5
+
+
+def test_two_commits_under_one_lease_have_its_token(beside):
+    a = beside.writer("A")
+    committed(a, "service")
+    a.add("a")
+    a.add("b")
+    assert len({entry.token for entry in writes(a.table)[-2:]}) == 1
+    sound(beside)
+
+
+def test_a_kept_lease_is_not_gone_on_with_once_the_lock_was_changed(beside):
+    a = beside.writer("A")
+    first, log = committed(a, "service"), a.table.session.log
+    log.state.settings = replace(log.state.settings, generation=log.state.settings.generation + 1)
+    assert a.table.session.lease("test") is not first
+
+
+def test_a_handle_that_is_closed_gives_a_kept_lease_back(beside):
+    a, b = beside.writer("A"), beside.writer("B")
+    committed(a, "service")
+    assert holder(b) is not None
+    a.table.close()
+    assert holder(b) is None
 
 
 def test_an_imported_commit_keeps_its_batch(beside):
