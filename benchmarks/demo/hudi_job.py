@@ -3,13 +3,15 @@
     python hudi_job.py BUNDLE.jar JOB.json
 
 The job is ``{"table", "options", "rounds": [rows, ...]}``: it upserts the rows round by round, each again until it lands, and
-tells its parent as JSON lines. Without rounds it tells the rows of the table.
+tells its parent as JSON lines. Without rounds it tells the rows of the table. More, for measurements: ``first`` is the number
+of the first round, ``slow_s`` how long the rows take to come, ``idle_s`` how long it stays afterwards.
 """
 
 import json
 import os
 import sys
 import time
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -59,8 +61,10 @@ def main(bundle: str, path: str) -> None:
     schema = table.select(columns).schema
     if not job["rounds"]:
         tell("rows", rows=[row.asDict() for row in table.select(columns).collect()])
-    for number, rows in enumerate(job["rounds"]):
+    for number, rows in enumerate(job["rounds"], job.get("first", 0)):
         frame = spark.createDataFrame([tuple(row[name] for name in columns) for row in rows], schema)
+        if slow_s := job.get("slow_s"):
+            frame = spark.createDataFrame(frame.rdd.coalesce(1).mapPartitions(partial(_slowly, slow_s)), schema)
         for attempt in range(1, TRIES_MAX + 1):
             tell("began", round=number, attempt=attempt)
             try:
@@ -73,7 +77,13 @@ def main(bundle: str, path: str) -> None:
             else:
                 tell("landed", round=number, attempt=attempt)
                 break
+    time.sleep(job.get("idle_s", 0))
     spark.stop()
+
+
+def _slowly(seconds: float, rows: Any) -> Any:
+    time.sleep(seconds)
+    yield from rows
 
 
 if __name__ == "__main__":
