@@ -117,8 +117,9 @@ def restore(spark: SparkSession, request: dict) -> DataFrame:
 
 
 def _client(spark: SparkSession, request: dict, options: dict = {}):  # noqa: B006 - it stays empty
+    options = {"hoodie.datasource.write.table.type": "COPY_ON_WRITE"} | options | request["options"]
     return spark._jvm.org.apache.hudi.DataSourceUtils.createHoodieClient(
-        spark._jsc, request["schema"], request["path"], request["name"], options | request["options"]
+        spark._jsc, request["schema"], request["path"], request["name"], options
     )
 
 
