@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ import pytest
 import lakelatch
 from lakelatch.occ.check import check
 from lakelatch.occ.doctor.hudi_writers import writer_options
+from lakelatch.occ.log.publisher import Publisher
 
 from ..servers.zookeeper_server import zookeeper
 from ..thorough import some
@@ -239,3 +241,27 @@ def test_a_restore_of_the_jvm_is_imported(tmp_path: Path, kind: str) -> None:
     assert shared.agreed() == expected | {"p1b": 5, "j1b": 6}
     shared.sound()
     table.close()
+
+
+def test_the_jvm_begins_nothing_beside_a_restore_of_ours_that_has_died(tmp_path: Path) -> None:
+    """Its pending instant stands until the next of ours has taken everything back."""
+    shared = Shared(tmp_path)
+    kept = shared.table.upsert([row("p", part, 0, 1) for part in "ab"]).instant
+    expected = shared.agreed()
+    shared.table.upsert([row("p", "a", 0, 2), row("p", "b", 1, 2)])
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        lakelatch.open(str(shared.path), writer="dies") as dying,
+    ):
+        patch.setattr(Publisher, "take_back", mock.Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            dying.restore(kept)
+    answer = shared.jvm([row("j", "a", 1, 3)])
+    assert "pending restore" in answer["error"]
+    shared.table.upsert([row("p", "b", 2, 4)])
+    answer = shared.jvm([row("j", "a", 1, 5)])
+    assert "rows" in answer, answer["error"]
+    assert shared.agreed() == expected | {"p2b": 4, "j1a": 5}
+    shared.table.rollback_failed_writes()  # removes the files that were taken back
+    shared.sound()
+    shared.table.close()
