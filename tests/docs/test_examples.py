@@ -87,7 +87,7 @@ def shown_outputs(document: Path) -> dict[int, str]:
 
 def script(document: Path, *, spark: bool) -> str:
     """The document as one program: Python blocks on their own lines, shell blocks as calls between them."""
-    lines = ["import subprocess; sh = lambda line: subprocess.run(['bash', '-ec', line], check=True, timeout=200)"]
+    lines = ["import subprocess; sh = lambda line: subprocess.run(['bash', '-ec', line], check=True, timeout=1000)"]
     for block in blocks(document):
         if block.compiled:
             continue
@@ -116,7 +116,7 @@ def run(text: str, folder: Path) -> str:
         env=os.environ | FOR_SHORT_LIVES | {"PYSPARK_PYTHON": sys.executable, "PATH": path},
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=1400,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
@@ -248,7 +248,7 @@ def run_program(program: str, folder: Path) -> None:
         env=os.environ | FOR_SHORT_LIVES,
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=1400,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
