@@ -56,7 +56,7 @@ def lock_url(kind: str, folder: Path) -> Iterator[str]:
         yield f"file://{folder}/table/.hoodie?jvm=lock&jvm_expire=1m"
     else:
         with started(kind) as server:
-            yield f"zk://127.0.0.1:{server.port}/hudi?key=benchmark"
+            yield f"{server.url}/hudi?key=benchmark"
 
 
 class Beside:

@@ -315,14 +315,18 @@ def _next(attempt: Attempt, snapshot: State, before: State) -> State:
 
 
 def judge_tokens(entries: list[LogEntry], attempts: Sequence[Attempt], granted: dict[str, set[int]]) -> None:
-    """Each commit was made under a lease on the lock in force at its slot, and later ones under later leases."""
+    """Each commit was made under a lease on the lock in force at its slot, and later ones under later leases.
+
+    With neighbours a handle may go on with a lease that it keeps for their clocks.
+    """
     known = {a.instant for a in attempts}
-    lock, generation, last = "", -1, 0
+    lock, generation, last, by, keeps = "", -1, 0, "", False
     for entry in entries:
         if isinstance(entry, Open | Setting):
             if entry.settings.generation != generation:
                 last = 0
             lock, generation = entry.settings.lock, entry.settings.generation
+            keeps = entry.settings.timeline_first
         elif (
             isinstance(entry, Commit)
             and not entry.imported
@@ -331,11 +335,11 @@ def judge_tokens(entries: list[LogEntry], attempts: Sequence[Attempt], granted: 
         ):
             if entry.token not in granted[lock]:
                 raise Anomaly(f"commit {entry.instant} has token {entry.token}, which {lock} has never given")
-            if entry.token < last or (
-                entry.token == last and not entry.place
-            ):  # those of one entry were made under one lease
+            # Those of one entry were made under one lease.
+            again = entry.token == last and not entry.place and not (keeps and entry.writer == by)
+            if entry.token < last or again:
                 raise Anomaly(f"commit {entry.instant} has token {entry.token}, the one before had {last}")
-            last = entry.token
+            last, by = entry.token, entry.writer
 
 
 def judge_losses(
