@@ -19,6 +19,7 @@ from ...hudi.merge import ordering_of
 from ..entries import by_partition
 from ..log import LogState
 from .parts import Part
+from .planned_service import PlannedService, service_operation
 from .rewriting import Rewrite, free_slices, refuse_types, slices_of
 
 if TYPE_CHECKING:
@@ -101,3 +102,6 @@ def run(execution: Execution) -> None:
 
 def _name(path: str) -> str:
     return path.rpartition("/")[2]
+
+
+SERVICE = PlannedService("compact", service_operation("compaction", "COMPACT"), run)

@@ -30,6 +30,7 @@ from ..entries import by_partition
 from ..log import LogState
 from ..staging import FileSpec, LogFileWriter, RowNumbers, token
 from .parts import Part
+from .planned_service import PlannedService, service_operation
 from .rewriting import Damaged, free_slices, in_columns, refuse_types, slices_of
 
 if TYPE_CHECKING:
@@ -192,3 +193,6 @@ def _delete_up_to(
             path=logs[-1].path,
             feature="ordered_deletes",
         ) from e
+
+
+SERVICE = PlannedService("compact_logs", service_operation("logcompaction", "LOG_COMPACT"), run)

@@ -44,12 +44,12 @@ from ..entries import INLINE_BYTES, Commit, FileSizes, Settings, echo, undone_by
 from ..liveness import (
     FailedWriteCleaner,
     HeartbeatSender,
-    Leases,
     MarkerClient,
     MarkerService,
     NeighboursAtWork,
     OwnRecord,
     Pruner,
+    ReaderLeases,
 )
 from ..log import (
     EPOCH_SLOTS,
@@ -149,7 +149,7 @@ class Session:
             )
             self.neighbours = NeighboursAtWork(store, env, self.config.timeline_folder)
             self.pruner = Pruner(store, self.log, self.cleaner, publisher)
-            self.leases = Leases(store, env)
+            self.leases = ReaderLeases(store, env)
             self.heart = HeartbeatSender(
                 store, env, interval_s=lambda: self.settings.heartbeat_interval_s, after=self._after_beats
             )

@@ -274,10 +274,11 @@ class Workspace:
             more = [field for field in spec.schema if field.name not in self._columns.names]
             wide = pa.schema([*self._columns, *more])
             spec, self.schema_text = self.session.file_spec(self._attempt.instant, wide, base, required)
+        service = self.changes.operation.service  # it rewrites rows that are there
         spec = replace(
             spec,
-            wanted=wanted_of(self.session.settings, spec.schema, self.operation),
-            required=() if self.changes.operation.service else required,  # a service rewrites existing rows
+            wanted=spec.wanted if service else wanted_of(self.session.settings, spec.schema, self.operation),
+            required=() if service else required,
             write=max(self._write, 0),
             begun=self._begun(),
             watcher=self.watcher,
