@@ -191,12 +191,14 @@ class Incoming:
         if isinstance(given, _Stream):
             fields = columns(_data_columns(given.schema), schema, nothing=False)
             # The reader is consumed now; later attempts fit the spooled rows.
+            # A stream can be read once, and a lost attempt needs the rows again.
             self._given = rows = self._spooled(given.tables(), fields)
             return rows
         if not isinstance(given, pa.Table):
             given = given({each.name: each.type for each in schema or ()})
         there = _data_columns(given.schema)
         fields = columns(there, schema, nothing=not (given.num_rows or there.names))
+        # Converted in memory at once, rows that did not fit before would not fit now.
         if self.on_disk and given.schema.types != [each.type for each in fields]:
             return self._spooled((pa.table(each) for each in given.to_batches()), fields)
         return self._fit(given, fields)

@@ -226,6 +226,7 @@ class TaskFiles:
         if again:
             before, file_id = self.spec.begun[old.group], self.spec.successor_id(old.group)
         moves = file_id not in ("", old.file_id)
+        # A group that moves has no version before it: for readers it begins here.
         writer = self.begin(
             old.partition, file_id or old.file_id, replaces=None if moves else old, before=before, again=again
         )
@@ -237,6 +238,7 @@ class TaskFiles:
         writer.finish()
         if writer.key_hashes:
             self.hashes.setdefault(writer.partition, []).extend(writer.key_hashes)
+        # Not open any more: a file that is being published counts no memory and cannot be flushed.
         self._open.remove(writer)
         self._publishing.append(self._pool.submit(self._publish, writer))
 
@@ -544,6 +546,8 @@ def owners(plan: Plan, partition: str, keys: pa.Array) -> tuple[list[Found], _Ma
     slices, count = sorted(plan.slices.get(partition, ()), key=_bytes), len(keys)
     with closing(_held_by_each(plan.spec, slices, keys)) as found:
         held = list(found)
+    # Settled in three steps, each for the keys that the one before left: rows that are there, rows that only a base
+    # file still has, and room in small files.
     partners = [each[0] if each is not None else None for each in held]
     marks = [_met(each, count) if each is not None else np.zeros(count, bool) for each in partners]
     fresh = ~np.logical_or.reduce(marks) if marks else np.ones(count, bool)
@@ -676,6 +680,8 @@ def rewrite(
     ours = old.instant == plan.spec.instant
     simple = plan.combine is None and (plan.delete or plan.spec.rule.plain) and not plan.spec.streams
     if not simple or ours or old.logs or appends(plan.spec, old):
+        # Rules that look at whole rows, log files, and our own earlier file: a row group alone does not tell the
+        # result.
         path, known = _merged_whole(plan, files, old, incoming)
     else:
         path, known = _by_row_groups(plan, files, old, incoming, partners)
@@ -702,6 +708,7 @@ def _effects(incoming: Selection, known: _Marks, *, delete: bool) -> Effects:
 
 def _merged_whole(plan: Plan, files: TaskFiles, old: FileSlice, incoming: Selection) -> tuple[str, _Marks]:
     base, rows = read_slice(plan.spec, old), incoming.slice()
+    # Against the slice as it was: after the merge every key is known.
     known = np.asarray(pc.is_in(incoming.keys, value_set=array_of_column(base, RECORD_KEY)))
     if plan.combine is not None:
         merged = plan.combine(base, rows)
@@ -745,6 +752,7 @@ def _by_row_groups(
         known = _met(partner, incoming.num_rows)
         taken = partner >= 0
         added = incoming.where(~known) if not plan.delete and not known.all() else None
+        # A row that is older than the stored one changes nothing, so its row group can be copied as it is.
         if not plan.delete and plan.spec.rule.ordering and taken.any():
             taken &= _newer(file, incoming, partner, plan.spec.rule)
         count, inserts = int(taken.sum()), added.num_rows if added else 0
@@ -859,6 +867,7 @@ def log_change(spec: FileSpec, old: FileSlice, base: pa.Table, merged: Merged) -
     """
     if not appends(spec, old):
         return None
+    # A merge leaves the commit time null in the rows that it made or changed.
     rows = merged.rows.filter(pc.is_null(merged.rows.column(COMMIT_TIME)))
     if rows.num_rows and (ordering := Plan(spec).ordering):
         if _comes_back(spec, old, array_of_column(rows, RECORD_KEY)):
