@@ -131,7 +131,9 @@ class LeaseState:
 
         Takes no lock before it knows that this process is not a fork of the holder's.
         """
-        if self._is_copy():
+        # By identity first: this is asked for each lease at each tick, and comparing two processes costs more.
+        process = self.env.process()
+        if process is not self._process and process != self._process:
             return FORKED
         if self._gone is None and self.env.monotonic() >= self.deadline:
             if self.deadline >= self._hold_until:
@@ -139,11 +141,6 @@ class LeaseState:
             else:
                 self.end(UNREACHABLE if self.failure else EXPIRED)
         return self._gone
-
-    def _is_copy(self) -> bool:
-        # By identity first: this is asked for each lease at each tick, and comparing two processes costs more.
-        process = self.env.process()
-        return process is not self._process and process != self._process
 
     def wanted(self) -> bool:
         """True while the lease is held and its handle is alive."""
@@ -236,7 +233,7 @@ class LeaseState:
 
     def release(self) -> Release:
         """Release the grant once; every call returns the same answer."""
-        if self._is_copy():
+        if self.gone() == FORKED:
             return Release.WAS_LOST
         with self._io:
             if self._outcome is not None:

@@ -70,7 +70,8 @@ class LeasedLocks:
 
     def __init__(self, backend: Backend, url: LockUrl, env: Environment, *, account: str = "") -> None:
         self.url = str(url)
-        self._account = account
+        # Providers of one place share a queue and a renewer in this process.
+        self.place = self._address + (f"#{account}" if account else "")
         self._backend = backend
         self._settings = url
         self._env = env
@@ -111,11 +112,6 @@ class LeasedLocks:
     @property
     def _address(self) -> str:
         return self.url.partition("?")[0]
-
-    @property
-    def place(self) -> str:
-        """The name of the place; providers of one place share a queue and a renewer in this process."""
-        return self._address + (f"#{self._account}" if self._account else "")
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the addresses only: queue, renewer and leases belong to a process."""

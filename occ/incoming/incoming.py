@@ -337,6 +337,10 @@ def _readable(rows: Any) -> pa.Table | _Maker | _Stream:
         )
     if isinstance(rows, pa.Table):
         return rows
+    if isinstance(rows, list | tuple) and all(isinstance(each, pa.RecordBatch) for each in rows) and rows:
+        return _understood(kind, lambda: pa.Table.from_batches(rows))
+    if isinstance(rows, list | tuple) and all(isinstance(each, Mapping) for each in rows):
+        return lambda known: table_of(rows, known)
     if isinstance(rows, pa.RecordBatchReader):
         return _read_once(rows, "the reader")
     if _is_a(rows, "pandas", "DataFrame"):
@@ -345,10 +349,6 @@ def _readable(rows: Any) -> pa.Table | _Maker | _Stream:
         return _of_polars(rows.lazy().collect(), sys.modules["polars"])
     if _is_a(rows, "duckdb", "DuckDBPyRelation"):
         _refuse_odd_types(rows)
-    if isinstance(rows, list | tuple) and all(isinstance(each, pa.RecordBatch) for each in rows) and rows:
-        return _understood(kind, lambda: pa.Table.from_batches(rows))
-    if isinstance(rows, list | tuple) and all(isinstance(each, Mapping) for each in rows):
-        return lambda known: table_of(rows, known)
     if hasattr(rows, "__arrow_c_stream__") and not _in_memory(rows):
         return _understood(kind, lambda: _read_once(pa.RecordBatchReader.from_stream(rows), _name(kind)))
     if hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__"):

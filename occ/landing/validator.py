@@ -129,13 +129,14 @@ class CommitValidator:
                 now: merging again may have turned updates into inserts.
         """
         settings, staged, me = state.settings, self._staged, state.open[instant]
+        writes = staged.write_set()
         self._refuse_new_promises(settings, instant)
         ours = Party(
             instant,
             "",
             me.operation,
             me.writer,
-            replace(staged.write_set(), streamed=bool(settings.streams)),
+            replace(writes, streamed=True) if settings.streams else writes,
             self._priority,
             reserved=me.reserved,
             age=me.age,

@@ -412,14 +412,12 @@ def _pieces(plan: Plan, files: TaskFiles, partition: str, place: int | str | Non
         return
     # Simple index inside one partition: look every incoming key up in the key columns of its slices.
     files.looked.add(FileGroupId(partition, ""))
-    first = begun(spec.group_id(partition, files.task))
-    if not there:  # so no key is needed
-        if not plan.delete:
-            yield _Piece(_into_new, (partition, incoming), (), first)
-        return
-    found, fresh = _looked_up(plan, files, partition, incoming)
-    if fresh.any():
-        yield _Piece(_into_new, (partition, incoming.where(fresh)), (), first)
+    # Without slices no key is looked up: all rows are new, and there is nothing to delete.
+    fresh = np.ones(incoming.num_rows, bool)
+    found, fresh = _looked_up(plan, files, partition, incoming) if there else ([], fresh)
+    if fresh.any() and not plan.delete:
+        new = begun(spec.group_id(partition, files.task))
+        yield _Piece(_into_new, (partition, incoming.where(fresh)), (), new)
     for old, mine, partners in found:
         yield _Piece(rewrite, (old, incoming.where(mine), _renumbered(partners, mine)), (old,))
 
@@ -670,7 +668,8 @@ def rewrite(
         if not mine.all():  # a key may come twice, and the other row may be the one to delete by
             incoming, partners = incoming.where(mine), None
     # Readers merge a log file onto the slice, so the slice need not be read where Hudi's merge gives the same as our rule.
-    blind = plan.combine is None and appends(plan.spec, old) and (plan.delete or plan.spec.rule.as_hudi)
+    appended = appends(plan.spec, old)
+    blind = plan.combine is None and appended and (plan.delete or plan.spec.rule.as_hudi)
     if blind and (plan.delete or not _comes_back(plan.spec, old, incoming.keys)):
         if plan.delete:
             files.append(old, None, incoming.keys.to_pylist())
@@ -679,7 +678,7 @@ def rewrite(
         return
     ours = old.instant == plan.spec.instant
     simple = plan.combine is None and (plan.delete or plan.spec.rule.plain) and not plan.spec.streams
-    if not simple or ours or old.logs or appends(plan.spec, old):
+    if not simple or ours or old.logs or appended:
         # Rules that look at whole rows, log files, and our own earlier file: a row group alone does not tell the
         # result.
         path, known = _merged_whole(plan, files, old, incoming)

@@ -272,19 +272,28 @@ class Staged:
         found = {_ALONE.get(each, "UPSERT") for each in self.verbs} if self.operation.hudi_name == "UPSERT" else set()
         return found.pop() if len(found) == 1 else self.operation.hudi_name
 
+    @property
+    def region(self) -> Region:
+        """The partitions that it overwrites, and all that appears in them."""
+        return self._region
+
+    @property
+    def blind(self) -> bool:
+        """True if it adds rows and has read nothing."""
+        return self.operation.blind and not (self.looked_where or self._scanned or self._saw or self._scans)
+
     def read_set(self) -> ReadSet:
         """The reads that the result depends on."""
         if self.operation.service:
             return ReadSet(scans=())
-        looked = bool(self.looked_where or self._scanned or self._saw or self._scans)
         lookups = (Scan(self._looked, groups=frozenset(self._looked_into)),)
         scans: tuple[Scan, ...] | None
         if self._scanned is not None or self._scans:
             scans = (Scan(self._scanned or NOWHERE, groups=frozenset(self._saw)), *self._scans)
         else:
             scans = () if self.tells_all and not self._saw else None
-        blind, condition = self.operation.blind and not looked, tuple(self._conditions)
-        return ReadSet(self._read, blind=blind, condition=condition, scans=scans, lookups=lookups)
+        condition = tuple(self._conditions)
+        return ReadSet(self._read, blind=self.blind, condition=condition, scans=scans, lookups=lookups)
 
     def metadata(self, schema: str | None, extra: Mapping[str, str] = MappingProxyType({})) -> CommitMetadata:
         """Return the commit's metadata for the timeline, with ``extra`` entries."""

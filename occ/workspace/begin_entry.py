@@ -130,11 +130,11 @@ class BeginEntry:
         """Append the entry, with neighbours under the table's lock and after an import of their commits."""
         session = self._session
         while True:
-            if self.lease is None and session.settings.timeline_first:
+            timeline_first = session.settings.timeline_first
+            if self.lease is None and timeline_first:
                 self.lease = session.lease(f"beginning {operation}")
             try:
-                look = True if session.settings.timeline_first else None
-                return session.log.append(self, follower=follower, publishes=False, look=look)
+                return session.log.append(self, follower=follower, publishes=False, look=timeline_first or None)
             except _NeedsLockError:
                 continue
 

@@ -281,12 +281,14 @@ def create_empty(full: str, durable: Durable, flush: Flush) -> Put:
         except OSError as error:
             refuse(error, full, "was not written")
         try:
-            new.settle(durable)
+            stamp(new._fd)
+            if durable:
+                flush(new._fd)
             return new.done(folder)
-        except StorageError as error:
-            return Put(Outcome.UNKNOWN, cause=f"{full} is there, but was not flushed: {error}")
+        except OSError as error:
+            return Put(Outcome.UNKNOWN, cause=f"{full} is there, but was not flushed: {error.strerror}")
         finally:
-            new.close()
+            os.close(new._fd)
 
 
 def _open_unnamed(folder: str, flush: Flush | None) -> int:

@@ -92,15 +92,15 @@ class LocalStore:
             if os.path.lexists(full):  # saves a flush; the link below decides
                 refuse_other_kinds(full, "was not written")
                 return Put(Outcome.LOST)
-            with self._filled(path, body, durable) as new:
+            with self._filled(full, body, durable) as new:
                 return new.publish(durable=durable)
 
     def settled(self, folder: str, body: bytes) -> AbstractContextManager[bytes]:
-        return settled(body, self._new(f"{folder}/settled", "bytes"))
+        return settled(body, self._new(self._full(f"{folder}/settled"), "bytes"))
 
     @contextmanager
     def create(self, path: str) -> Iterator[NewFile]:
-        with self._new(path, durable=True) as new:
+        with self._new(self._full(path), durable=True) as new:
             yield new
 
     def put(self, path: str, body: bytes, *, durable: Durable = False) -> Put:
@@ -226,7 +226,7 @@ class LocalStore:
 
     def folders(self, folder: str, *, after: str = "") -> builtins.list[str]:
         folder = check_path(folder, folder=True)
-        full = self._full(folder, folder=True)
+        full = self._below(folder)
         try:
             names = os.listdir(full)  # usually missing or empty: every commit asks for newer epochs of the log
         except (FileNotFoundError, NotADirectoryError):
@@ -268,6 +268,10 @@ class LocalStore:
         path = check_path(path, folder=folder)
         return f"{self.root}/{path}" if path else self.root
 
+    def _below(self, path: str) -> str:
+        """Return the full path of one that was checked, or that a listing gave."""
+        return f"{self.root}/{path}" if path else self.root
+
     def _refuse_links(self, path: str) -> None:
         """Raise `InputError` when the path leads through a symbolic link below the root.
 
@@ -284,7 +288,7 @@ class LocalStore:
                 )
 
     def _scan(self, folder: str) -> builtins.list[os.DirEntry[str]]:
-        full = self._full(folder, folder=True)
+        full = self._below(folder)
         try:
             with os.scandir(full) as items:
                 return [item for item in items if not item.name.startswith(TEMP_PREFIX)]
@@ -315,7 +319,7 @@ class LocalStore:
         waiting = [folder]
         while waiting:
             folder = waiting.pop()
-            full = self._full(folder, folder=True)
+            full = self._below(folder)
             try:
                 with os.scandir(full) as items:
                     for item in items:
@@ -361,21 +365,20 @@ class LocalStore:
                 return  # not empty, or removed by another process
             folder = folder_of(folder)
 
-    def _new(self, path: str, durable: Durable) -> AbstractContextManager[NewFile]:
-        full = self._full(path)
+    def _new(self, full: str, durable: Durable) -> AbstractContextManager[NewFile]:
         if self.unnamed_files:
             return unnamed(full, self._temp_folder, durable, self._flush)
         return temporary(full, self._temp_folder, durable, self._flush)
 
     @contextmanager
-    def _filled(self, path: str, body: bytes, durable: Durable) -> Iterator[NewFile]:
+    def _filled(self, full: str, body: bytes, durable: Durable) -> Iterator[NewFile]:
         """Yield a new file that holds ``body``."""
         with body.taken() if isinstance(body, Settled) else nullcontext() as made:
             if made is not None:
-                made.full = self._full(path)
+                made.full = full
                 yield made
                 return
-        with self._new(path, durable) as new:
+        with self._new(full, durable) as new:
             new.write(body)
             yield new
 
