@@ -174,8 +174,9 @@ class Session:
     @property
     def lock(self) -> TableLock:
         """The table's lock: its provider, taking it, changing it."""
-        self.require_open()
-        self.require_log()
+        if self.closed or not self.writable:
+            self.require_open()
+            self.require_log()
         return self._lock
 
     def lease(

@@ -139,7 +139,7 @@ class _Run(Generic[T]):
             )
 
     def _look_for_kept_state(self, transaction: Transaction) -> None:
-        if transaction.staged:
+        if transaction.workspace.staged:
             self._staged = True
         elif self._staged and (empty := used_up(self._work)):
             raise InputError(

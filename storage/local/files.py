@@ -112,7 +112,7 @@ class NewFile:
         self.settle(durable)
         with self.naming(durable) as folder:
             try:
-                self._link(durable)
+                (self._link_named if self.temp else self._link_unnamed)(durable)
             except FileExistsError:
                 refuse_other_kinds(self.full, "was not written")
                 return Put(Outcome.LOST)
@@ -186,12 +186,6 @@ class NewFile:
             with suppress(OSError, StorageError):  # unpublished bytes that the disk did not take
                 self._stream.close()
         os.close(self._fd)
-
-    def _link(self, durable: Durable) -> None:
-        if self.temp:
-            self._link_named(durable)
-        else:
-            self._link_unnamed(durable)
 
     def _link_unnamed(self, durable: Durable) -> None:
         """Give the file its name.
