@@ -274,7 +274,8 @@ def _same_value(case: _Case) -> Conflict | None:
             rule = f"both wrote the same value of what is unique ({name})"
             return Conflict(theirs, ours, met, rule, "run the write again: it will name the rows")
         rule = "both inserted the same new key"
-        if case.reads.blind:  # an insert does not look up its keys, so a retry would insert duplicates
+        # An insert does not look up its keys, so a retry would insert duplicates.
+        if case.reads.blind:
             return Conflict(
                 theirs, ours, met, rule, "leave out the rows that are there now, or upsert them", final=True
             )

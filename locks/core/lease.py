@@ -499,7 +499,8 @@ class _Worker:
             self._running = True
         try:
             self._env.thread(self._run, name=self._name)
-        except RuntimeError as e:  # out of threads, or the interpreter is exiting: retried at the next tick
+        except RuntimeError as e:
+            # Out of threads, or the interpreter is exiting: retried at the next tick.
             with self._lock:
                 self._running = False
             _log.debug("%s: %s", self._name, e)

@@ -335,7 +335,8 @@ class LeasedLocks:
             try:
                 if contender is not None:
                     contender.leave()
-            except (LakeLatchError, OSError) as e:  # the answer is known, whatever happens to the contender
+            except (LakeLatchError, OSError) as e:
+                # The answer is known, whatever happens to the contender.
                 _log.warning("lock %r: a waiter may have left a trace: %s", request.key, e, extra=_facts(request, 0))
             finally:
                 if lease is None:
@@ -375,7 +376,8 @@ class LeasedLocks:
             self._live.add(state)
             at_exit.watch(self._env)
             grant.listen(lambda reason: renewer.lost(state, reason))
-        except BaseException:  # also when no thread could be started: the grant would never be released
+        except BaseException:
+            # Also when no thread could be started: the grant would never be released.
             if lease is None:
                 _give_back(request, grant)
             else:
@@ -454,7 +456,8 @@ def _timeout(
             key=key, wait_s=wait_s, holder=None, position=ahead,
         )  # fmt: skip
     since = time_text(holder.since)
-    who = f"process {holder.pid}" if holder.pid else repr(holder.owner)  # a JVM names itself otherwise
+    # A JVM names itself otherwise.
+    who = f"process {holder.pid}" if holder.pid else repr(holder.owner)
     purpose = f" for {holder.reason!r}" if holder.reason else ""
     return LockTimeoutError(
         f"Lock {key!r} was busy for {wait_s:g} s{line}: held by {who} on {holder.host or 'some host'}"

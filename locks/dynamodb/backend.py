@@ -262,7 +262,8 @@ class DynamoBackend(Backend):
                 if answer.done:
                     return self._number(request, contender)
             elif seen.owner == request.owner and not seen.released:
-                return self._found(request, contender, seen)  # the answer to an earlier take was lost
+                # The answer to an earlier take was lost.
+                return self._found(request, contender, seen)
             else:
                 ends_at = self._ends_at(contender.item, seen)
                 free = ends_at <= self._env.monotonic()

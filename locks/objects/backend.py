@@ -67,7 +67,8 @@ def open_object_locks(url: str, *, env: Environment) -> LeasedLocks:
     place = f"{settings.scheme}://{settings.host}{quote(settings.path)}"
     store = open_store(place, timeout=timeout, connect_timeout=timeout, retry_s=request_s, **options)
     if layout and not settings.key:
-        settings = replace(settings, key="table")  # one table, one lock, whatever it is called by callers
+        # One table, one lock, whatever it is called by callers.
+        settings = replace(settings, key="table")
     where = f"{store.url} at {options['endpoint']}" if "endpoint" in options else store.url
     return LeasedLocks(ObjectBackend(store, where, settings, max_skew_s, env), settings, env)
 

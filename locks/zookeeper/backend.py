@@ -289,7 +289,8 @@ class ZooKeeperContender(Contender):
         session = self.session
         if self._name is not None:
             return
-        name = session.find(self._folder, self._id) if self._asked else None  # an answer may have been lost
+        # An answer may have been lost.
+        name = session.find(self._folder, self._id) if self._asked else None
         found = nodes.read(session, f"{self._folder}/{name}") if name else None
         if found is not None:
             self._name, self._token = name, found[1].czxid
@@ -412,7 +413,8 @@ class ZooKeeperGrant(Grant):
             )
 
     def _watch_answered(self, answer: Any) -> None:
-        if isinstance(answer.exception, NoNodeError):  # removed before the servers knew that we watch
+        # Removed before the servers knew that we watch.
+        if isinstance(answer.exception, NoNodeError):
             if not self._released:
                 self._ended(STOLEN)
         elif not answer.successful():

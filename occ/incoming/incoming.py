@@ -453,7 +453,8 @@ def _odd_types(kind: Any) -> str | None:
         return str(kind)
     if kind.id not in ("list", "array", "struct", "map", "union"):
         return None
-    parts = (part for _, part in kind.children if not isinstance(part, int))  # an array's size is listed as a child
+    # An array's size is listed as a child.
+    parts = (part for _, part in kind.children if not isinstance(part, int))
     return next((found for part in parts if (found := _odd_types(part))), None)
 
 

@@ -162,7 +162,8 @@ class CommitValidator:
         known = count if under is settings and start == since else 0
         decision = compared(known)
         if decision.again and known:
-            decision = compared(0)  # a commit that did not conflict by itself may still rule out merging again
+            # A commit that did not conflict by itself may still rule out merging again.
+            decision = compared(0)
         if decision.lost:
             return decision
         if decision.commits:

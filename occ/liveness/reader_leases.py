@@ -136,5 +136,6 @@ class LeaseSender:
         put = self._store.replace_if_match(path, self.lease.to_bytes(self._beats), self._tag)
         self._tag = put.tag
         if put.outcome is not Outcome.DONE:
-            stored = self._store.get(path)  # our own late write, or another process has ended the lease
+            # Our own late write, or another process has ended the lease.
+            stored = self._store.get(path)
             self._tag, self.lost = (stored.tag, False) if stored else (None, True)

@@ -94,7 +94,8 @@ def run(execution: Execution) -> None:
     spec, parts = execution.file_spec(), list[Part]()
     for group in execution.content["groups"]:
         names = [*group["logs"], *([group["base"]] if group["base"] else ())]
-        times = dict(zip(group["logs"], group.get("completed", ()), strict=False))  # only plans of streams have times
+        # Only plans of streams have times.
+        times = dict(zip(group["logs"], group.get("completed", ()), strict=False))
         (each,) = slices_of(group["partition"], names, times)
         parts.append(Rewrite(spec, each.partition, each.file_id, (each,), each, group.get("bytes")))
     execution.carry_out(parts)

@@ -104,7 +104,8 @@ def _bound(session: Session, state: LogState) -> str:
         for each in session.timeline().pending
         if each.action in COMMIT_ACTIONS and session.log.outcome(each.requested) is None
     }
-    return min(mine | others, default=f"{state.top}~")  # greater than that time, and smaller than any later one
+    # Greater than that time, and smaller than any later one.
+    return min(mine | others, default=f"{state.top}~")
 
 
 def stands_beside(content: Mapping[str, Any], instant: str, groups: Collection[FileGroupId]) -> bool:

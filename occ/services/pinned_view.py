@@ -73,7 +73,8 @@ class PinnedView:
             LockLostError: the lease ended because its beats stopped, so files may be gone; read again.
             InputError: this past state was cleaned away while the reader began.
         """
-        if self._past:  # a clean that was being decided when the lease was put did not see the lease
+        # A clean that was being decided when the lease was put did not see the lease.
+        if self._past:
             refuse_cleaned(self._session, as_of_completion=self.completion)
         if self._beating.lost:
             raise LockLostError(
@@ -95,7 +96,8 @@ def pinned(session: Session, *, as_of_completion: str | None) -> Iterator[Pinned
     if as_of_completion is not None:
         shown = [each.completed or each.requested for each in session.timeline().commits]
         if as_of_completion > max([last.completion if last else EARLIEST, *shown]):
-            as_of_completion = None  # a lease at a future moment would keep that moment's state, not this one
+            # A lease at a future moment would keep that moment's state, not this one.
+            as_of_completion = None
     env, past = session.env, as_of_completion is not None
     known = as_of_completion or (last.completion if last else EARLIEST)
     try:

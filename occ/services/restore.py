@@ -98,7 +98,8 @@ def _restore(session: Session, instant: str) -> tuple[str | None, tuple[str, ...
 
 def _to_take_back(session: Session, instant: str) -> tuple[Instant, tuple[Instant, ...], tuple[Landed, ...]]:
     """Return the commit to go back to, the later ones, the oldest first, and `_standing`."""
-    timeline = session.timeline()  # complete: it has each commit before the begin slot, and none can follow
+    # Complete: it has each commit before the begin slot, and none can follow.
+    timeline = session.timeline()
     target = commit_at(session, timeline, instant)
     commits = timeline.commits
     later = commits[commits.index(target) + 1 :]

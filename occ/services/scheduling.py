@@ -151,7 +151,8 @@ def _entry(
         planned: Content = content
         if not follower.complete:
             raise _Stale("the commit log was made again")
-        if slot < session.log.first_slot:  # the log may be pruned, since no open entry holds this slot yet
+        # The log may be pruned, since no open entry holds this slot yet.
+        if slot < session.log.first_slot:
             raise _Stale("the commit log has gone on to another epoch")
         for other in state.open.values():
             if kind_of(other.operation) is Kind.RESTORE or (archives and other.action == "savepoint"):
@@ -285,7 +286,8 @@ def execute(session: Session, instant: str, report: Reporter | None = None, runn
         if session.log.outcome(e.winner) == "commit":
             end_plan(session, begin, str(e))
         raise
-    except RolledBackError:  # or another execution committed, and a clean has deleted the plan's files since
+    except RolledBackError:
+        # Or another execution committed, and a clean has deleted the plan's files since.
         if (completion := session.landed(instant)) is None:
             raise
     else:
@@ -325,6 +327,7 @@ def finish_decided(session: Session) -> list[Executed]:
         if is_decided(begin.operation) and begin.plan is not None:
             try:
                 done.append(execute(session, begin.instant))
-            except (InputError, ConflictError, RolledBackError) as e:  # another was quicker, or it can never commit
+            except (InputError, ConflictError, RolledBackError) as e:
+                # Another was quicker, or it can never commit.
                 _log.info("%s: %s", session.url, e)
     return done

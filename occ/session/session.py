@@ -256,7 +256,8 @@ class Session:
         """Start the log of a table whose creator stopped before. False if the table has no log for another reason."""
         try:
             return self._properties is not None and finish(self.store, self._properties)
-        except (StorageError, CorruptTableError) as e:  # without write access it reads as an empty table
+        except (StorageError, CorruptTableError) as e:
+            # Without write access it reads as an empty table.
             _log.info("%s: its creation was not finished: %s", self.url, e)
             return False
 
@@ -553,7 +554,8 @@ class Session:
             try:
                 timeline = self.timeline()
                 if any((i.completed or "") > (last.completion if last else EARLIEST) for i in timeline.commits):
-                    self.log.catch_up()  # if two were committed during the listing, it may show only the later one
+                    # If two were committed during the listing, it may show only the later one.
+                    self.log.catch_up()
                 timeline, slot = self._whole(timeline, follower)
                 found = look(timeline)
                 if not self._restored_since(follower):

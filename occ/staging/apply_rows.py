@@ -334,7 +334,8 @@ class NewGroups:
         target, writer = self._files.spec.target_file_bytes, self._writer
         if writer is not None:
             left = self._left(writer, rows)
-            if left < self._size.of(rows):  # an estimate from rows that are not encoded yet; flushing measures them
+            # An estimate from rows that are not encoded yet; flushing measures them.
+            if left < self._size.of(rows):
                 writer.flush()
                 left = self._left(writer, rows)
             if left > (1 - ALMOST) * target:

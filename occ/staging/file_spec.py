@@ -107,7 +107,8 @@ class FileSpec:
     def announce(self, files: Iterable[tuple[str, Io]]) -> list[Marker]:
         """Write the markers of these files, in one request where a server takes them."""
         wanted = list(files)
-        if self.record is not None:  # recorded before they are put: a put without an answer may arrive late
+        # Recorded before they are put: a put without an answer may arrive late.
+        if self.record is not None:
             self.record.markers += [Marker(self.instant, path, io) for path, io in wanted]
         return announce_all(self.store, self.instant, wanted, marker_client=self.marker_client)
 

@@ -153,7 +153,8 @@ class ParquetFile:
         for start in range(0, whole, size):
             group = self._shape.completed(pending.slice(start, min(size, whole - start)))
             writer = self._opened(group)
-            if group.schema != writer.schema:  # texts came in a dictionary in one call and plain in another
+            # Texts came in a dictionary in one call and plain in another.
+            if group.schema != writer.schema:
                 group = widened(group, writer.schema)
             self._row_groups.append(self._sink.ahead)
             writer.write_table(group, row_group_size=size)

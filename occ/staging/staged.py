@@ -251,7 +251,8 @@ class Staged:
         """The file groups created, changed or replaced, and the region claimed."""
         appended, rewritten = frozenset(self._logs), frozenset(self._stats) | self._all_replaced()
         others = self.named | rewritten
-        groups = appended | others if others else appended  # the same object, so that comparing the two sets is free
+        # The same object, so that comparing the two sets is free.
+        groups = appended | others if others else appended
         return WriteSet(groups, self._region, appended - rewritten if rewritten else appended, unique=self.values())
 
     def values(self) -> dict[str, Values]:

@@ -207,7 +207,8 @@ class Attempt:
         )
         session.heart.start(made.instant, shared=True)
         try:
-            made.check()  # after the first beat: a cleaner that ended the plan before would not have seen it
+            # After the first beat: a cleaner that ended the plan before would not have seen it.
+            made.check()
             if plan.action != "archive":  # archival has no instant in Hudi
                 made._announce(plan.action, "inflight")
         except BaseException:

@@ -196,7 +196,8 @@ class Writes:
         operation: str,
         finish: Callable[[Transaction, Sequence[WriteStat]], None],
     ) -> WriteResult:
-        exact = self._txn is not None  # after repeated keys, only a transaction of its own can be retried here
+        # After repeated keys, only a transaction of its own can be retried here.
+        exact = self._txn is not None
         with Source(rows, self._few(rows)).until_done() as source:
             small = source.small
 
@@ -394,7 +395,8 @@ class Writes:
         columns.refuse_missing(given, config, delete=True)
         located = all(n in given.names for n in config.partition_fields)
         names = [*config.record_key_fields, *(n for n in config.partition_fields if located)]
-        ordering = [name for name in config.newer_by if name in given.names]  # it spares rows that are newer
+        # It spares rows that are newer.
+        ordering = [name for name in config.newer_by if name in given.names]
         refuse_some_of_the_order(ordering, config)
         names += ordering
         chosen = keys.select(*dict.fromkeys(names))
@@ -523,7 +525,8 @@ class Writes:
         rows = self._received(rows)
         given = columns.arrow_schema(rows.schema)
         incoming = partial(Incoming, url=self._table.url, config=self._table.config, new_columns=new_columns)
-        incoming(given.empty_table())  # refuses unfit columns here, before the user writes the clauses
+        # Refuses unfit columns here, before the user writes the clauses.
+        incoming(given.empty_table())
         return MergeInto(self._table.url, partial(self._merge_by_clauses, rows, given, incoming))
 
     def _merge_by_clauses(

@@ -207,14 +207,16 @@ class LocalStore:
                 if sized is not None and not sized(item.name):
                     found.append(Entry(path, -1, 0))
                     continue
-                try:  # `suppress` would take half as long as the rest: there may be a hundred thousand
+                try:
+                    # `suppress` would take half as long as the rest: there may be a hundred thousand.
                     info = item.stat()
                 except OSError as error:
                     if not item.is_symlink():
                         if isinstance(error, FileNotFoundError):
                             continue  # gone since the folder was read
                         refuse(error, item.path, "was not listed")
-                    info = item.stat(follow_symlinks=False)  # a dangling link: a read of it reports that
+                    # A dangling link: a read of it reports that.
+                    info = item.stat(follow_symlinks=False)
                 found.append(Entry(path, info.st_size, info.st_mtime))
         return sorted(found, key=attrgetter("path"))
 
@@ -228,7 +230,8 @@ class LocalStore:
         folder = check_path(folder, folder=True)
         full = self._below(folder)
         try:
-            names = os.listdir(full)  # usually missing or empty: every commit asks for newer epochs of the log
+            # Usually missing or empty: every commit asks for newer epochs of the log.
+            names = os.listdir(full)
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
@@ -312,7 +315,8 @@ class LocalStore:
                         waiting.append(path)
                 elif not _is_folder(item, follow=True):
                     yield path, item
-            hidden = True  # this much for the first level; below it a name with a dot is as good as any
+            # This much for the first level; below it a name with a dot is as good as any.
+            hidden = True
 
     def _holds(self, folder: str) -> bool:
         # Stops at the first object: a folder of the log holds a thousand, and every commit asks.
@@ -396,7 +400,8 @@ class LocalStore:
         if os.path.isdir(os.path.join(self.root, _TABLE)):
             ours = os.path.join(self.root, _TEMP_FOLDER)
             make_folder(ours, None)
-            if os.stat(ours).st_dev == os.stat(folder).st_dev:  # a link or rename cannot leave its file system
+            # A link or rename cannot leave its file system.
+            if os.stat(ours).st_dev == os.stat(folder).st_dev:
                 return ours
         return folder
 
@@ -407,7 +412,8 @@ def _open_to_read(full: str) -> tuple[int, os.stat_result] | None:
     except NotADirectoryError:
         return None
     except StorageError:
-        if os.path.isdir(full):  # a folder is no object: an object store would find nothing there either
+        # A folder is no object: an object store would find nothing there either.
+        if os.path.isdir(full):
             return None
         raise
     except OSError as error:
@@ -418,7 +424,8 @@ def _is_folder(item: os.DirEntry[str], *, follow: bool) -> bool:
     try:
         return item.is_dir(follow_symlinks=follow)
     except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):  # a link to itself, or a name that cannot be a path
+        # A link to itself, or a name that cannot be a path.
+        if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
             return False
         refuse(error, item.path, "was not listed")
 
