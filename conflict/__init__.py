@@ -10,7 +10,7 @@ from .operations import INGESTION, Kind, kind_of
 from .party import Party, candidates
 from .predicate import ColumnStatistics, FileStatistics, Term, Where, may_match, where_of
 from .reservation import Claim, Reservation, first_in_the_way, in_rank_order
-from .resolve import Conflict, Repeatable, Verdict, resolve
+from .resolve import Conflict, Decision, Repeatable, resolve
 from .schema import settle_schema
 from .strategies import refuse_contradiction, strategy, strategy_names
 from .unique import NEW_KEYS, Values
@@ -26,6 +26,7 @@ __all__ = [
     "Claim",
     "ColumnStatistics",
     "Conflict",
+    "Decision",
     "FileStatistics",
     "Kind",
     "Party",
@@ -36,7 +37,6 @@ __all__ = [
     "Scan",
     "Term",
     "Values",
-    "Verdict",
     "Where",
     "WriteSet",
     "candidates",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ..hudi.files import FileGroupId
 from .isolation import SERIALIZABLE, SNAPSHOT, changed, scans_that_count
@@ -54,18 +55,26 @@ class Repeatable:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """The result of validation.
+class Decision:
+    """The decision about one transaction: it commits, merges again, or has lost.
 
-    ``lost`` is the conflict by which the transaction must not commit, or None. ``beats`` are conflicts with pending
-    transactions that will lose. ``again`` are conflicts that repeating the outdated work settles; ``groups`` are its own
-    groups concerned.
+    Attributes:
+        lost: the conflict by which it must not commit, or None.
+        beats: conflicts with pending transactions that will lose.
+        again: conflicts that repeating the outdated work settles; ``groups`` are its own file groups concerned.
+        schema: the table's schema after its commit; None if the table has none.
     """
 
-    lost: Conflict | None
+    lost: Conflict | None = None
     beats: tuple[Conflict, ...] = ()
     again: tuple[Conflict, ...] = ()
     groups: frozenset[FileGroupId] = frozenset()
+    schema: str | None = None
+
+    @property
+    def commits(self) -> bool:
+        """True if it may commit as it is."""
+        return not (self.lost or self.again)
 
 
 def resolve(
@@ -77,7 +86,7 @@ def resolve(
     isolation: str = SNAPSHOT,
     bucketed: bool = False,
     repeatable: Repeatable | None = None,
-) -> Verdict:
+) -> Decision:
     """Decide whether ``ours`` may commit. The first conflicting candidate, in order, decides.
 
     Pure: reads nothing and keeps nothing, so the same inputs give the same answer.
@@ -97,20 +106,21 @@ def resolve(
     Source: step 4 of "Optimistic Concurrency using Locking" in Apache Hudi's RFC-22, with write sets that include
     the absent (docs/protocol.md), and kinds of transactions (`operations`).
     """
-    rules, meet = strategy(by), meeting_of(ours.writes.groups, bucketed=bucketed)
+    rules, meet, only = strategy(by), meeting_of(ours.writes.groups, bucketed=bucketed), ours.only_kind
     mends = repeatable or Repeatable()
-    case = _Case(ours, reads, rules, isolation, bucketed=bucketed, looks=mends.looks)
+    looks = mends.looks and isolation != SERIALIZABLE
     beats, again, groups = [], [], set[FileGroupId]()
-    only = ours.only_kind
-    for each in candidates:
+    for theirs in candidates:
         # Two stream commits may share 100,000 file groups without a conflict, so their groups are not even compared.
-        case.theirs = each
-        case.pairs = [] if (only, each.only_kind) in INDIFFERENT else meet(each.writes.groups)
-        if each.landed:
-            # Set aside what can be merged again, so that the checks below find only conflicts that merging cannot settle.
-            mergeable = case.set_aside(mends.groups)
+        pairs = [] if (only, theirs.only_kind) in INDIFFERENT else meet(theirs.writes.groups)
+        # Set aside what can be merged again, so that the checks below find only conflicts that merging cannot settle.
+        mergeable = _mergeable(ours, theirs, pairs, mends.groups) if theirs.landed else []
+        if apart := set(mergeable):
+            pairs = [pair for pair in pairs if pair not in apart]
+        case = _Case(ours, theirs, pairs, reads, rules, isolation, bucketed, looks)
+        if theirs.landed:
             lost = _first(_AGAINST_LANDED, case)
-            if repeatable and not lost and (outdated := _outdated(case, mergeable)):
+            if repeatable and not lost and (outdated := _outdated(case.over(mergeable))):
                 again.append(replace(outdated, advice=_MERGE))
                 groups.update(mine for mine, _theirs in mergeable)
         else:
@@ -123,59 +133,43 @@ def resolve(
                     beats.append(lost)
                     lost = None
         if lost:
-            return Verdict(lost)
+            return Decision(lost)
     # Merging again moves ours behind every committed candidate, so it must also have read what they left.
     if again and isolation != SNAPSHOT and (lost := _read_before_it_moves(ours, candidates, reads)):
-        return Verdict(lost)
-    return Verdict(None, tuple(beats), tuple(again), frozenset(groups))
+        return Decision(lost)
+    return Decision(None, tuple(beats), tuple(again), frozenset(groups))
 
 
-class _Case:
-    """The committing transaction and the candidate at hand: the argument of every check.
+class _Case(NamedTuple):
+    """The committing transaction and one candidate: the argument of every check.
 
-    One object for all candidates, because a commit may have ten thousand of them.
+    A tuple, because a commit may have ten thousand candidates.
 
     Attributes:
-        theirs: the candidate.
         pairs: file groups of ours and of theirs that are one place; [] if their kinds never conflict.
-        blind: True if ours has read nothing.
+        reads: what ours has read.
         looks: True if ours can evaluate its condition and look up its keys once more.
     """
 
-    __slots__ = ("_turned", "blind", "bucketed", "isolation", "looks", "ours", "pairs", "reads", "rules", "theirs")
-
+    ours: Party
     theirs: Party
     pairs: Pairs
+    reads: ReadSet
+    rules: Strategy
+    isolation: str
+    bucketed: bool
+    looks: bool
 
-    def __init__(
-        self, ours: Party, reads: ReadSet, rules: Strategy, isolation: str, *, bucketed: bool, looks: bool
-    ) -> None:
-        self.ours, self.reads, self.blind = ours, reads, reads.blind
-        self.rules, self.isolation, self.bucketed = rules, isolation, bucketed
-        self.looks = looks and isolation != SERIALIZABLE
-        self._turned: _Case | None = None
-
-    def set_aside(self, mergeable: frozenset[FileGroupId]) -> Pairs:
-        """Return the pairs in which ours can be merged again, and remove them from this case."""
-        if not self.pairs or not mergeable:
-            return []
-        apart = [(a, b) for a, b in self.pairs if a in mergeable and _rows_only(self.ours, self.theirs, a, b)]
-        if apart:
-            self.pairs = [pair for pair in self.pairs if pair not in apart]
-        return apart
+    def over(self, pairs: Pairs) -> _Case:
+        """Return the case of these pairs only."""
+        return self._replace(pairs=pairs)
 
     def turned(self) -> _Case:
         """Return the same case from the other side: theirs commits after ours."""
-        case = self._turned
-        if case is None:
-            # What theirs read is not known here. Its own commit will check it.
-            case = self._turned = _Case(
-                self.theirs, ReadSet(), self.rules, SNAPSHOT, bucketed=self.bucketed, looks=False
-            )
-            case.theirs = self.ours
-        case.ours, case.blind = self.theirs, self.theirs.blind
-        case.pairs = [(theirs, mine) for mine, theirs in self.pairs]
-        return case
+        pairs = [(theirs, mine) for mine, theirs in self.pairs]
+        # What theirs read is not known here. Its own commit will check it.
+        reads = ReadSet(blind=self.theirs.blind)
+        return _Case(self.theirs, self.ours, pairs, reads, self.rules, SNAPSHOT, self.bucketed, looks=False)
 
 
 _Check = Callable[[_Case], Conflict | None]
@@ -226,17 +220,18 @@ def _same_file_group(case: _Case) -> Conflict | None:
 _ROWS = {Kind.REWRITE, Kind.APPEND}
 
 
-def _outdated(case: _Case, mergeable: Pairs) -> Conflict | None:
-    """Return the conflict with this candidate that ours can settle by redoing work, or None."""
-    case.pairs = mergeable
+def _outdated(case: _Case) -> Conflict | None:
+    """Return the conflict over pairs that ours can settle by redoing work, or None."""
     if (found := _same_file_group(case)) or not case.looks:
         return found
     return _where_our_condition_looked(case) or _read(case, lookups=True)
 
 
-def _rows_only(ours: Party, theirs: Party, mine: FileGroupId, other: FileGroupId) -> bool:
-    """Return whether both only changed rows of a file group, so that ours can be merged again."""
-    return {ours.kind_at(mine), theirs.kind_at(other)} <= _ROWS and not theirs.stranger
+def _mergeable(ours: Party, theirs: Party, pairs: Pairs, repeatable: frozenset[FileGroupId]) -> Pairs:
+    """Return the pairs of file groups of which both only changed rows, so that ours can be merged again."""
+    if not repeatable or theirs.stranger:
+        return []
+    return [(a, b) for a, b in pairs if a in repeatable and {ours.kind_at(a), theirs.kind_at(b)} <= _ROWS]
 
 
 def _meets_our_overwrite(case: _Case) -> Conflict | None:
@@ -261,7 +256,7 @@ def _meets_our_overwrite(case: _Case) -> Conflict | None:
 
 def _overwritten_below(case: _Case) -> Conflict | None:
     ours, theirs = case.ours, case.theirs
-    if case.blind or not theirs.writes.region or ours.kind not in INGESTION | PLANNED:
+    if case.reads.blind or not theirs.writes.region or ours.kind not in INGESTION | PLANNED:
         return None
     met = [g for g in ours.writes.groups if theirs.writes.region.covers(g.partition)]
     return _conflict(theirs, ours, met, "it overwrote a partition that ours had read", _next(ours))
@@ -279,7 +274,8 @@ def _same_value(case: _Case) -> Conflict | None:
             rule = f"both wrote the same value of what is unique ({name})"
             return Conflict(theirs, ours, met, rule, "run the write again: it will name the rows")
         rule = "both inserted the same new key"
-        if case.blind:  # an insert does not look up its keys, so a retry would insert duplicates
+        # An insert does not look up its keys, so a retry would insert duplicates.
+        if case.reads.blind:
             return Conflict(
                 theirs, ours, met, rule, "leave out the rows that are there now, or upsert them", final=True
             )

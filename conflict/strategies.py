@@ -38,7 +38,8 @@ class Strategy:
             stranger: theirs belongs to an engine that reads no log and may not check at its own commit.
         """
         if stranger and theirs in UNCHECKED_IN_JVM:
-            return (ours, theirs) != (Kind.OVERWRITE, Kind.COMPACTION)  # what it compacts is replaced all the same
+            # What it compacts is replaced all the same.
+            return (ours, theirs) != (Kind.OVERWRITE, Kind.COMPACTION)
         # Priorities do not apply where a side must always yield, whatever its priority: next to a restore, for example.
         if self.by_priority and lead and YIELDS_ALWAYS.isdisjoint({(ours, theirs), (theirs, ours)}):
             return lead < 0

@@ -253,7 +253,8 @@ class Lock(Generic[_L]):
         """Return the leases and the stack that ends them; `me` is the thread or task that gets them."""
         locks = self._open()
         names = self._names(locks)
-        place = getattr(locks, "place", locks.url.partition("?")[0])  # third parties' providers need not have ``place``
+        # Third parties' providers need not have ``place``.
+        place = getattr(locks, "place", locks.url.partition("?")[0])
         until = self._env.monotonic() + self._wait_s
         leases: dict[str, Lease] = {}
         # Before any key is taken, so that a refusal leaves nothing to release.

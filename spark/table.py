@@ -246,6 +246,7 @@ def register(spark: Any) -> None:
         ConfigError: a session of Spark Connect, or Spark below 4.
     """
     settle(spark)
-    from .reading.data_source import register as made_known  # only here: it needs Spark's data source classes
+    # Only here: it needs Spark's data source classes.
+    from .reading.data_source import register as made_known
 
     made_known(spark)

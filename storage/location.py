@@ -92,7 +92,8 @@ def parse(url: str | os.PathLike[str], options: Mapping[str, Any] | None = None)
             f"{text!r}: only a shell knows whose home ~ is; write the path out, or ./{text} for such a folder"
         )
     if match is None:
-        return _local(os.path.realpath(text), options or {})  # a plain path is taken literally: % and ? are letters
+        # A plain path is taken literally: % and ? are letters.
+        return _local(os.path.realpath(text), options or {})
     kind = _KINDS.get(match[1].lower())
     if kind is None:
         raise InputError(

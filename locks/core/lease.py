@@ -131,7 +131,9 @@ class LeaseState:
 
         Takes no lock before it knows that this process is not a fork of the holder's.
         """
-        if self._is_copy():
+        # By identity first: this is asked for each lease at each tick, and comparing two processes costs more.
+        process = self.env.process()
+        if process is not self._process and process != self._process:
             return FORKED
         if self._gone is None and self.env.monotonic() >= self.deadline:
             if self.deadline >= self._hold_until:
@@ -139,10 +141,6 @@ class LeaseState:
             else:
                 self.end(UNREACHABLE if self.failure else EXPIRED)
         return self._gone
-
-    def _is_copy(self) -> bool:
-        process = self.env.process()
-        return process is not self._process and process != self._process
 
     def wanted(self) -> bool:
         """True while the lease is held and its handle is alive."""
@@ -154,6 +152,7 @@ class LeaseState:
             if self._gone is not None:
                 return self._gone
             self._gone = reason
+        # Not called from here: the caller may hold a lock of its own, which a callback might want too.
         self.next_at = 0.0  # the renewer runs the callbacks at its next tick
         if reason == RELEASED:
             self.log(logging.DEBUG, "released")
@@ -173,6 +172,8 @@ class LeaseState:
             expected = isinstance(answer, LakeLatchError | OSError)
             self.log(logging.WARNING, "renewal failed: %s", self.failure, error=None if expected else answer)
             self.next_at = min(self.env.monotonic() + self._retry_s, self.deadline)
+            # Several retries fit between the first failure and the deadline, and none waits so long that the last of
+            # them is missed.
             self._retry_s = min(2 * self._retry_s, self.lease_s / 12)
         if current.observer is not None:
             outcome = "failed" if isinstance(answer, Exception) else "ok" if answer else "refused"
@@ -232,7 +233,7 @@ class LeaseState:
 
     def release(self) -> Release:
         """Release the grant once; every call returns the same answer."""
-        if self._is_copy():
+        if self.gone() == FORKED:
             return Release.WAS_LOST
         with self._io:
             if self._outcome is not None:
@@ -258,11 +259,14 @@ def renew(leases: Sequence[LeaseState], ask: RenewMany) -> None:
 
     Whatever happens, each gets an answer or keeps its deadline.
     """
+    # Do not wait for a release: it may take as long as the service does, and the other leases of the batch would run
+    # out.
     locked = [lease for lease in leases if lease._io.acquire(blocking=False)]  # the others are being released
     try:
         live = [lease for lease in locked if not lease.gone() and lease._outcome is None]
         if not live:
             return
+        # The lease runs from before the request: the service may have counted from any moment until the answer.
         asked_at = live[0].env.monotonic()
         try:
             answers = ask([lease.grant for lease in live])
@@ -373,6 +377,7 @@ class Renewer:
 
     def add(self, lease: LeaseState, handle: HeldLease) -> None:
         """Watch ``lease`` until it is released or lost."""
+        # Weak, so that a handle that its owner dropped without a release is not kept alive by its own renewals.
         lease.handle = weakref.ref(handle)
         with self._lock:
             self._idle = 0
@@ -443,12 +448,14 @@ class Renewer:
                 if period_s > self._period_s:
                     self._pace(period_s)
             workers = list(self._workers.values())
+        # Requests are made by the workers: a backend that hangs must not hold up the leases of the others.
         batches: dict[tuple[str, RenewMany], list[LeaseState]] = {}
         for lease in due:
             reason = lease.gone()
             if reason is not None:
                 self.lost(lease, reason)
                 continue
+            # A request that hangs must not be sent again at every tick.
             lease.next_at = lease.deadline  # until there is an answer
             if lease.handle() is not None:  # else the handle was dropped: the lease runs out
                 lease.failure = lease.failure or _NO_ANSWER
@@ -492,7 +499,8 @@ class _Worker:
             self._running = True
         try:
             self._env.thread(self._run, name=self._name)
-        except RuntimeError as e:  # out of threads, or the interpreter is exiting: retried at the next tick
+        except RuntimeError as e:
+            # Out of threads, or the interpreter is exiting: retried at the next tick.
             with self._lock:
                 self._running = False
             _log.debug("%s: %s", self._name, e)

@@ -70,7 +70,8 @@ class LeasedLocks:
 
     def __init__(self, backend: Backend, url: LockUrl, env: Environment, *, account: str = "") -> None:
         self.url = str(url)
-        self._account = account
+        # Providers of one place share a queue and a renewer in this process.
+        self.place = self._address + (f"#{account}" if account else "")
         self._backend = backend
         self._settings = url
         self._env = env
@@ -112,13 +113,10 @@ class LeasedLocks:
     def _address(self) -> str:
         return self.url.partition("?")[0]
 
-    @property
-    def place(self) -> str:
-        """The name of the place; providers of one place share a queue and a renewer in this process."""
-        return self._address + (f"#{self._account}" if self._account else "")
-
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the addresses only: queue, renewer and leases belong to a process."""
+        # A lease stays with the process that took it. A copy that believed it held one would release it under its
+        # holder.
         state = {**self.__dict__, "_process": None, "_live": set()}
         for name in ("_front", "_renewer", "_name", "_numbers"):
             state.pop(name, None)
@@ -181,6 +179,7 @@ class LeasedLocks:
         """
         self._ready()
         key = self.spell(key)
+        # Before the grant ends: afterwards a renewal may notice the loss first and forget the lease.
         ours = self._renewer.find(self.place, key, token)
         ended = self._backend.end(key, token=token, reason=reason, who=who)
         if ended:
@@ -301,7 +300,10 @@ class LeasedLocks:
         answered = False
         try:
             while True:
+                # The place in line survives a failed try; only a grant uses it up.
                 contender = contender or self._backend.line_up(request.key)
+                # t=0 we ask; t=1 the service grants and counts the lease from here; t=2 the answer arrives. Counted
+                # from t=0, our lease ends before the service's does, never after.
                 asked_at = env.monotonic()
                 grant, failure = self._try(request, contender, answered=answered)
                 answered = True
@@ -321,6 +323,8 @@ class LeasedLocks:
                     if patience.wait_s is None:
                         return None
                     raise failure or self._busy(request, patience.wait_s, None)
+                # Asked between tries only. A caller that gives up in the middle of one would leave a grant that
+                # nobody releases.
                 if patience.given_up is not None and patience.given_up():
                     raise failure or _nobody_waits(request, patience)
                 if failure is not None:
@@ -331,7 +335,8 @@ class LeasedLocks:
             try:
                 if contender is not None:
                     contender.leave()
-            except (LakeLatchError, OSError) as e:  # the answer is known, whatever happens to the contender
+            except (LakeLatchError, OSError) as e:
+                # The answer is known, whatever happens to the contender.
                 _log.warning("lock %r: a waiter may have left a trace: %s", request.key, e, extra=_facts(request, 0))
             finally:
                 if lease is None:
@@ -351,6 +356,8 @@ class LeasedLocks:
     def _hand_out(self, request: LockRequest, grant: Grant, asked_at: float, ticket: Ticket) -> HeldLease:
         lease = None
         try:
+            # Checked here for every backend: a token that goes back would let a stale holder pass for the present
+            # one.
             if grant.token <= request.token_above:
                 raise TokenRegressedError(
                     f"Lock {request.key!r} would be granted with token {grant.token}, but token {request.token_above} was seen "
@@ -365,10 +372,12 @@ class LeasedLocks:
             )  # fmt: skip
             renewer = self._renewer
             lease = HeldLease(state, renewer)
+            # In this order: the lease counts as open before its loss can be reported, so `close` waits for it.
             self._live.add(state)
             at_exit.watch(self._env)
             grant.listen(lambda reason: renewer.lost(state, reason))
-        except BaseException:  # also when no thread could be started: the grant would never be released
+        except BaseException:
+            # Also when no thread could be started: the grant would never be released.
             if lease is None:
                 _give_back(request, grant)
             else:
@@ -447,7 +456,8 @@ def _timeout(
             key=key, wait_s=wait_s, holder=None, position=ahead,
         )  # fmt: skip
     since = time_text(holder.since)
-    who = f"process {holder.pid}" if holder.pid else repr(holder.owner)  # a JVM names itself otherwise
+    # A JVM names itself otherwise.
+    who = f"process {holder.pid}" if holder.pid else repr(holder.owner)
     purpose = f" for {holder.reason!r}" if holder.reason else ""
     return LockTimeoutError(
         f"Lock {key!r} was busy for {wait_s:g} s{line}: held by {who} on {holder.host or 'some host'}"

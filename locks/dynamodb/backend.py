@@ -168,8 +168,11 @@ class DynamoBackend(Backend):
         assert isinstance(contender, DynamoContender)
         contender.request = request
         try:
+            # A read costs less than a refused write, and in the middle of a long queue each try would be refused.
             if contender.queued and not contender.expects_soon():
                 return self._follow(request, contender, _seen(self._table.read(contender.item)))
+            # A process that has just held the lock goes behind those that wait, once it has overtaken as many as it
+            # may.
             most = self._overtakes.pop(contender.item, None)
             if request.waits and most == 0:
                 answer = self._join(request, contender)
@@ -207,6 +210,7 @@ class DynamoBackend(Backend):
         if seen is None or seen.released or seen.token != token:
             return False
         record = break_json(BreakRecord(key, token, reason, who, self._env.now()))
+        # On the owner, not on the version: a renewal in this moment must not save a holder that is to go.
         values = {":owner": seen.owner, ":yes": "1", ":record": record}
         answer = self._table.update(item, "SET isReleased = :yes, lakelatchBroken = :record", MINE, values)
         mine = answer.doubt and answer.item is not None and parse_item(answer.item).broken == record
@@ -241,6 +245,8 @@ class DynamoBackend(Backend):
         if seen.released:
             self._watched.pop(item, None)
             return now
+        # By our own clock, from when we first saw this version: the holder's clock may be wrong by hours. A renewal
+        # changes the version and starts the time anew.
         version, since = self._watched.get(item, ("", now))
         if version != seen.version:
             since = now
@@ -249,13 +255,15 @@ class DynamoBackend(Backend):
 
     def _follow(self, request: LockRequest, contender: DynamoContender, seen: Seen | None) -> Grant | None:
         """Take the lock if it is free and our turn; otherwise stand in the queue."""
+        # A refused write answers with the item as it is now, so no turn needs a read of its own.
         for _ in range(4):  # each turn acts on a newer read
             if seen is None:
                 answer = self._take(request, contender, "attribute_not_exists(#key)", {}, numbered=False)
                 if answer.done:
                     return self._number(request, contender)
             elif seen.owner == request.owner and not seen.released:
-                return self._found(request, contender, seen)  # the answer to an earlier take was lost
+                # The answer to an earlier take was lost.
+                return self._found(request, contender, seen)
             else:
                 ends_at = self._ends_at(contender.item, seen)
                 free = ends_at <= self._env.monotonic()
@@ -309,6 +317,7 @@ class DynamoBackend(Backend):
         numbered: bool,
     ) -> Answer:
         """Try once to become the owner."""
+        # Known before the write, so that after a lost answer the item shows whether it was carried out.
         contender.version = self._env.uuid()
         change, gone, counted = _TAKE, ["isReleased"], []
         values = values | holder_values(request, version=contender.version, now=self._env.now())
@@ -343,6 +352,8 @@ class DynamoBackend(Backend):
     def _number(self, request: LockRequest, contender: DynamoContender) -> Grant | None:
         """Carry out steps 2 and 3 of the module's docstring. Return None when the lock was taken from us meanwhile."""
         contender.in_doubt = True  # we own the lock until there is an answer
+        # Reserved in the second item before the first of them is granted. If the lock's item is deleted, the counter
+        # there goes on.
         limit = self._reserve(contender.item, BLOCK)
         if limit - BLOCK < request.token_above:
             limit = self._reserve(contender.item, BLOCK + max(0, request.token_above - limit))

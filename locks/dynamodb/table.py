@@ -121,7 +121,8 @@ class Table:
         self.capacity.took(self._env.monotonic() - began)
         if answer.done or answer.item:
             return answer
-        return Answer(False, self.read(key), answer.doubt)  # there is no item, or an emulator that does not return it
+        # There is no item, or an emulator that does not return it.
+        return Answer(False, self.read(key), answer.doubt)
 
     def close(self) -> None:
         """Close the connections; a request after this opens them again, because leases outlive their provider."""

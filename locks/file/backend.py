@@ -111,7 +111,8 @@ class FileBackend(Backend):
         """Open the key's kernel queue, or wait on with a thread that sleeps there already."""
         folder = self._folder(key)
         path = os.path.join(folder, "queue")
-        if self._env.process() != self._parked_in:  # forked: the threads that slept for us are not here
+        # Forked: the threads that slept for us are not here.
+        if self._env.process() != self._parked_in:
             self._parked, self._parked_in = {}, self._env.process()
         kernel = self._parked.pop(path, None)
         if kernel is None or not kernel.adopt():
@@ -142,7 +143,8 @@ class FileBackend(Backend):
                 return None
             try:
                 if gen.look(folder).token != token:
-                    os.unlink(claim)  # the number was free because it is long past; the newest generation holds
+                    # The number was free because it is long past; the newest generation holds.
+                    os.unlink(claim)
                     return None
                 if token <= request.token_above:
                     return self._lift(folder, token, claim, request, contender)
@@ -259,7 +261,8 @@ class FileBackend(Backend):
 
     def close(self) -> None:
         """Release the threads that sleep in the kernel."""
-        self._parked.clear()  # threads that still sleep in the kernel give their place straight back
+        # Threads that still sleep in the kernel give their place straight back.
+        self._parked.clear()
 
     def _make(self, folder: str) -> None:
         if not os.path.isdir(folder):

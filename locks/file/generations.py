@@ -28,6 +28,7 @@ from ..interface import Release
 
 KEEP = 8  # generations that stay, for people; any number above one is safe, and listings stay short
 _PRUNE_EVERY = 8
+is_generation = re.compile(r"[0-9]{20}").fullmatch  # whether a file's name is that of a generation
 SMALL_BYTES = 1 << 16  # a record has a few hundred bytes
 _DRIFT = 1.01  # an observer waits 1 % longer than the lease, since no two clocks run equally fast
 
@@ -41,11 +42,6 @@ def key_folder(root: str, key: str) -> str:
 def generation_name(token: int) -> str:
     """Return the token in 20 digits, so that names sort as numbers do."""
     return f"{token:020d}"
-
-
-def is_generation(name: str) -> bool:
-    """True for the name of a generation's file."""
-    return len(name) == 20 and name.isascii() and name.isdigit()
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,8 @@ class KernelPlace:
                     if self._state != "waiting":
                         self._close()  # its waiter is gone
                         return
-                    if self._line.at_head():  # False if another waiter, further back, has adopted this thread
+                    # False if another waiter, further back, has adopted this thread.
+                    if self._line.at_head():
                         self._state = "in"
                         if self._woken is not None:
                             self._woken.set()

@@ -67,7 +67,8 @@ def open_object_locks(url: str, *, env: Environment) -> LeasedLocks:
     place = f"{settings.scheme}://{settings.host}{quote(settings.path)}"
     store = open_store(place, timeout=timeout, connect_timeout=timeout, retry_s=request_s, **options)
     if layout and not settings.key:
-        settings = replace(settings, key="table")  # one table, one lock, whatever it is called by callers
+        # One table, one lock, whatever it is called by callers.
+        settings = replace(settings, key="table")
     where = f"{store.url} at {options['endpoint']}" if "endpoint" in options else store.url
     return LeasedLocks(ObjectBackend(store, where, settings, max_skew_s, env), settings, env)
 
@@ -124,6 +125,8 @@ class ObjectBackend(Backend):
         assert isinstance(contender, ObjectContender)
         names, pace, rhythm = contender.names, contender.pace, contender.rhythm
         with self.told():
+            # The version that we left at our last release. If nobody has taken the lock since, one write takes it
+            # again without a read.
             known = rhythm.recall()
             if known is not None:
                 grant = self._replace(request, contender, known, turn=False)
@@ -152,6 +155,7 @@ class ObjectBackend(Backend):
         numbers = self._next_token(contender.names, found, request.token_above)
         if numbers is None:
             return None
+        # By the server's clock: the object says until when it is held, and the clocks of two hosts differ.
         now, seen = self.now(), found.lock if found else None
         ours: dict[str, Any] = {
             "token": numbers[0], "limit": numbers[1], "who": request.owner, "host": request.process.host,
@@ -171,6 +175,8 @@ class ObjectBackend(Backend):
         if put.outcome is Outcome.UNKNOWN:
             contender.unsure = (tag,)
         if contender.unsure is not None:
+            # A write whose answer was lost may have been carried out. Our name in the object is new for each request,
+            # so it tells.
             again = self.look(contender.names)
             if again is not None and again.lock == mine:
                 return ObjectGrant(self, contender, request.lease_s, again)
@@ -191,6 +197,8 @@ class ObjectBackend(Backend):
                 found = self.look(names)
                 if found is None or found.lock.token != token or not self._holds(found.lock):
                     return False
+                # The record goes in by the write that ends the lease: a breaker that dies in between must not leave a
+                # break without a record.
                 broken = replace(found.lock, expired=True, ours={**found.lock.ours, "broken": to_json(record)})
                 put = self.write(names.lock, broken.encode(), found.tag)
                 if not put.done and put.outcome is Outcome.UNKNOWN:
@@ -230,6 +238,7 @@ class ObjectBackend(Backend):
         if stored is None:
             return None
         written = self._written.get(names.lock)
+        # An object that we wrote ourselves dates the server's clock against ours, without a request for it.
         if written is not None and written[0] == stored.tag:
             self.clock.saw(stored.mtime, *written[1:])
             del self._written[names.lock]
@@ -270,6 +279,7 @@ class ObjectBackend(Backend):
             if known is None or known.body != verdict:
                 self._race(self._store)
             self._proven = True
+        # Again and again, because clocks drift: a lease is trusted only as far as the two clocks agree.
         if self.clock.due:
             self._measure()
         self.clock.check()

@@ -80,7 +80,8 @@ class LockObject:
             if not (type(until) is int and type(expired) is bool and isinstance(owner, str) and isinstance(ours, dict)):
                 raise TypeError("a field has the wrong type")
             found = cls(until, expired, owner, ours)
-            _ = found.holder(""), found.turn, found.line, broken_of("", found)  # all that is in it can be understood
+            # All that is in it can be understood.
+            _ = found.holder(""), found.turn, found.line, broken_of("", found)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as e:
             raise LockError(
                 f"The lock object {where} cannot be read ({type(e).__name__}: {e}); nobody can tell who holds the lock, and "

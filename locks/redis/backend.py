@@ -252,7 +252,8 @@ class RedisContender(Contender):
         backend, now = self._backend, self._backend.env.monotonic()
         token, self._handed = self._handed, None
         if token is not None and now < self.asked_at + request.lease_s / 4:
-            return token  # otherwise most of the lease may be gone: the script below renews a grant that is ours
+            # Otherwise most of the lease may be gone: the script below renews a grant that is ours.
+            return token
         self._owner, self.asked_at = request.owner, now
         about = {"reason": request.reason, "host": request.process.host, "pid": request.process.pid}
         ticket_ms = int(backend.block_s * _TICKET_BLOCKS * 1000) if request.waits else 0
@@ -280,7 +281,8 @@ class RedisContender(Contender):
         """Block until the lock is handed over, the holder's lease ends, or it is time to show that we live."""
         backend = self._backend
         until_end_s = self._left_s + backend.env.random() * _SPREAD_S
-        block_s = max(0.01, min(limit_s, backend.block_s, until_end_s))  # zero would mean to block for ever
+        # Zero would mean to block for ever.
+        block_s = max(0.01, min(limit_s, backend.block_s, until_end_s))
         if self._silent:
             backend.env.sleep(min(limit_s, backend.block_s))
             return

@@ -199,7 +199,8 @@ class Server:
             self._cluster = None
 
     def _here(self) -> None:
-        if self._env.process() != self._process:  # new, unpickled, or a child of fork: its parent's sockets stay alone
+        # New, unpickled, or a child of fork: its parent's sockets stay alone.
+        if self._env.process() != self._process:
             self._process, self._cluster, self._lines = self._env.process(), None, {}
 
     def node(self, key: str) -> str:

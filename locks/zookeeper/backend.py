@@ -148,6 +148,8 @@ class ZooKeeperBackend(Backend):
     def renew_many(self, grants: Sequence[Grant]) -> list[bool | Exception]:
         """Renew all of them in one request."""
         ours = cast("Sequence[ZooKeeperGrant]", grants)
+        # By a request and not by the session's state: a server that lost its majority answers nobody, and does not
+        # say so.
         there = self._session().are_there([grant.path for grant in ours])
         for grant in ours:
             grant.watch()
@@ -182,6 +184,7 @@ class ZooKeeperBackend(Backend):
         path = ""
 
         def send(client: KazooClient) -> Any:
+            # One transaction, so that no break lacks its record, also if the breaker dies.
             transaction = client.transaction()
             transaction.create(f"{nodes.breaks_folder(folder)}/b-", json.dumps(record).encode(), sequence=True)
             # A name is never given twice, so this is a compare-and-set on the token.
@@ -255,6 +258,7 @@ class ZooKeeperContender(Contender):
 
     def try_grant(self, request: LockRequest) -> ZooKeeperGrant | None:
         session = self.session
+        # Who does not wait makes no node while the lock is busy: each node wakes the one behind it when it goes.
         if self._name is None and not request.waits and nodes.line(session, self._folder, fresh=True):
             return None
         # No contender can come before us any more, so if the holder has left, the listing need not be read again.
@@ -285,7 +289,8 @@ class ZooKeeperContender(Contender):
         session = self.session
         if self._name is not None:
             return
-        name = session.find(self._folder, self._id) if self._asked else None  # an answer may have been lost
+        # An answer may have been lost.
+        name = session.find(self._folder, self._id) if self._asked else None
         found = nodes.read(session, f"{self._folder}/{name}") if name else None
         if found is not None:
             self._name, self._token = name, found[1].czxid
@@ -393,6 +398,8 @@ class ZooKeeperGrant(Grant):
 
     def listen(self, call: Callable[[str], None]) -> None:
         self._call = call
+        # Registered before the check: the session may end between the two, and then both report it, which does no
+        # harm.
         self._session.tell(self._ended)
         if self._session.number != self._number:
             call(EXPIRED)
@@ -406,7 +413,8 @@ class ZooKeeperGrant(Grant):
             )
 
     def _watch_answered(self, answer: Any) -> None:
-        if isinstance(answer.exception, NoNodeError):  # removed before the servers knew that we watch
+        # Removed before the servers knew that we watch.
+        if isinstance(answer.exception, NoNodeError):
             if not self._released:
                 self._ended(STOLEN)
         elif not answer.successful():

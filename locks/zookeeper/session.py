@@ -226,7 +226,8 @@ class Session:
         """Return the name of the node with this id, if it was created; sees earlier requests to any server."""
 
         def send(client: KazooClient) -> Any:
-            client.sync_async(folder)  # first, in the same connection: this server catches up with the leader
+            # First, in the same connection: this server catches up with the leader.
+            client.sync_async(folder)
             return client.get_children_async(folder)
 
         try:

@@ -148,10 +148,12 @@ class _Reader:
             case Open():
                 if not report.known_from:
                     report.known_from, report.pruned = entry.top, entry.slot > 1
-                if entry.top != state.top:  # else it was carried on; here, what strangers had committed was taken over
+                # Else it was carried on; here, what strangers had committed was taken over.
+                if entry.top != state.top:
                     report.settled_to = entry.top
                 report.outcome.update(dict.fromkeys(state.open.keys() - {b.instant for b in entry.open}, "lost"))
-                if state.last is not None and entry.last is None:  # left out: strangers had committed to the same
+                # Left out: strangers had committed to the same.
+                if state.last is not None and entry.last is None:
                     report.commits = [each for each in report.commits if each not in state.newest]
                     report.outcome.update(dict.fromkeys((each.instant for each in state.newest), "lost"))
                 report.newest_from = entry.slot

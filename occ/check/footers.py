@@ -70,7 +70,8 @@ def inspect(store: Store, config: TableConfig, base: BaseFile, stat: WriteStat |
         problems, keys = tuple(_problems(meta, config, base, stat, completed)), tuple(key for key in _said(meta) if key)
     except (pa.ArrowException, OSError, LakeLatchError, ValueError) as e:
         if store.head(base.path) is None:
-            return Footer(base.path, None)  # removed since the listing; `check_named` judges whether it may be
+            # Removed since the listing; `check_named` judges whether it may be.
+            return Footer(base.path, None)
         if _withheld(e):
             return Footer(base.path, None, unread=f"{base.path}, which could not be read: {_first(e)}")
         return Footer(

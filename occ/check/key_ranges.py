@@ -33,7 +33,8 @@ def check_key_ranges(store: Store, listing: Listing, footers: Mapping[str, Foote
         for base in files:
             size, low, high = ranges.get(base.path.rpartition("/")[2], (-1, b"", b""))
             footer = footers.get(base.path)
-            if size != base.size or footer is None or len(footer.keys) != 2:  # writers ignore such an entry
+            # Writers ignore such an entry.
+            if size != base.size or footer is None or len(footer.keys) != 2:
                 continue
             if footer.keys != (low.decode(), high.decode()):
                 out.add(

@@ -13,7 +13,8 @@ from .findings import RESTORE, Findings
 def check_logs(store: Store, slices: Iterable[FileSlice], out: Findings) -> None:
     """Read the frame of each block in the newest file slices, without decoding rows; report torn ones."""
     for log in (log for each in slices for log in each.logs):
-        from ...hudi.files import Torn, read_blocks  # with Arrow, which a table without log files needs no
+        # With Arrow, which a table without log files needs no.
+        from ...hudi.files import Torn, read_blocks
 
         try:
             stored = store.get(log.path)

@@ -53,7 +53,8 @@ def check_unique(store: Store, settings: Settings, slices: Iterable[FileSlice], 
 def _read(store: Store, each: FileSlice, constraint: Sequence[str]) -> pa.Table | None:
     with store.open(each.path) as stream:
         file = pq.ParquetFile(stream)
-        if not {RECORD_KEY, *constraint} <= {*file.schema_arrow.names}:  # written before the table had these columns
+        # Written before the table had these columns.
+        if not {RECORD_KEY, *constraint} <= {*file.schema_arrow.names}:
             return None
         return file.read([RECORD_KEY, *constraint], use_threads=False)
 

@@ -26,7 +26,7 @@ from .entry_rules import content_of
 from .file_sizes import FileSizes
 from .key_ranges import RANGES, KeyRange, decode_ranges, encode_ranges, ranges_path
 from .losses import Changed, Loss
-from .operations import SERVICES, Operation, operation
+from .operations import Operation, operation
 from .requests import REQUEST_BYTES, REQUESTS, Request
 from .service_content import (
     Content,
@@ -67,7 +67,6 @@ __all__ = [
     "RANGES",
     "REQUESTS",
     "REQUEST_BYTES",
-    "SERVICES",
     "SIDES",
     "SOURCES_MAX",
     "TRANSACTIONAL",

@@ -70,7 +70,8 @@ class BeginRequest:
                 return None
             text = urlsafe_b64decode(told + "=" * (-len(told) % 4)).decode()
             raw: dict[str, Any] = json.loads(text)
-            json.dumps(raw, ensure_ascii=False).encode()  # half a surrogate pair cannot be written to the log
+            # Half a surrogate pair cannot be written to the log.
+            json.dumps(raw, ensure_ascii=False).encode()
             if not raw.keys() <= BEGUN_BY_OTHERS or raw["action"] not in COMMIT_ACTIONS:
                 return None
             operation(raw["op"].lower())

@@ -71,7 +71,8 @@ def _over_all(chunks: Sequence[Any]) -> ColumnStatistics:
     if any(each is None for each in chunks):
         return ColumnStatistics()
     nulls = sum(each.null_count for each in chunks) if all(each.has_null_count for each in chunks) else None
-    bounded = [each for each in chunks if each.num_values]  # without nulls; a chunk of nulls only has no bounds
+    # Without nulls; a chunk of nulls only has no bounds.
+    bounded = [each for each in chunks if each.num_values]
     if not bounded or not all(each.has_min_max for each in bounded):
         return ColumnStatistics(nulls=nulls)
     try:

@@ -33,18 +33,6 @@ OPERATIONS = {
     "delete_partition": Operation("replacecommit", "DELETE_PARTITION"),
 }
 
-# Only `services`, `savepoint` and `restore` begin these. The pending instants of plans have content.
-SERVICES = {
-    "clean": Operation("clean", "CLEAN", announced=(), service=True),
-    "archive": Operation("archive", "ARCHIVE", announced=(), service=True),
-    "compact": Operation("compaction", "COMPACT", announced=(), service=True),
-    "compact_logs": Operation("logcompaction", "LOG_COMPACT", announced=(), service=True),
-    "cluster": Operation("clustering", "CLUSTER", announced=(), service=True),
-    "savepoint": Operation("savepoint", "SAVEPOINT", announced=(), service=True),
-    "savepoint_delete": Operation("savepoint", "SAVEPOINT_DELETE", announced=(), service=True),
-    "restore": Operation("restore", "RESTORE", service=True),
-}
-
 
 def operation(name: str, *, merge_on_read: bool = False) -> Operation:
     """The operation of that name; `ConfigError` listing all for another name."""

@@ -82,7 +82,8 @@ class Request:
             return None
         try:
             raw = json.loads(text)
-            json.dumps(raw, ensure_ascii=False).encode()  # half a surrogate pair cannot be written to the log
+            # Half a surrogate pair cannot be written to the log.
+            json.dumps(raw, ensure_ascii=False).encode()
             return cls._of(raw, len(body)) if raw["v"] == 1 else None
         except _NOT_UNDERSTOOD:
             return None

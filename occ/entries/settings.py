@@ -6,6 +6,7 @@ the options of the command line and the table in docs/configuration.md derive fr
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -446,9 +447,10 @@ def _refuse_types(values: Mapping[str, Any]) -> None:
             raise ConfigError(f"{name} is {brief(value)}, must be {_DECLARED[name].wanted}", setting=name)
 
 
-def lock_options(lock: str) -> set[str]:
+@functools.lru_cache(maxsize=64)  # asked several times for each commit
+def lock_options(lock: str) -> frozenset[str]:
     """The names of the options of a lock URL."""
-    return {name for name, _ in parse_qsl(lock.partition("?")[2])}
+    return frozenset(name for name, _ in parse_qsl(lock.partition("?")[2]))
 
 
 _DECLARED: dict[str, Declared] = {each.name: each.metadata["declared"] for each in fields(Settings)}

@@ -24,7 +24,8 @@ def write_set_of(store: Store, commit: Commit, plain: Mapping[str, Any]) -> Writ
     others = {FileGroupId(s["partition"], s["file_id"]) for s in stats if not s.get("log_files")}
     if "replaced" in plain:
         others |= {FileGroupId(p, f) for p, ids in plain["replaced"].items() for f in ids}
-    groups = appended | others if others else appended  # the same set object, so that nobody has to compare them
+    # The same set object, so that nobody has to compare them.
+    groups = appended | others if others else appended
     # A group that also got a base file was not only appended to.
     appended -= others
     if "slices" in plain:
@@ -48,7 +49,8 @@ class InEntry(Mapping[FileGroupId, FileStatistics]):
     def __getitem__(self, group: FileGroupId) -> FileStatistics:
         try:
             return FileStatistics.from_json(self._plain[group])
-        except (AttributeError, TypeError, ValueError) as e:  # unintelligible statistics exclude nothing
+        except (AttributeError, TypeError, ValueError) as e:
+            # Unintelligible statistics exclude nothing.
             raise KeyError(group) from e
 
     def __iter__(self) -> Iterator[FileGroupId]:

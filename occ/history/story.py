@@ -64,7 +64,8 @@ def tell(entries: Iterable[Single], instant: str) -> Story | None:
     story.landed = sorted(
         (each for each in commits.values() if each.slot > since), key=lambda each: (each.slot, each.place)
     )
-    work = begin.age, begin.writer  # the age alone is not unique: several transactions may have begun at one slot
+    # The age alone is not unique: several transactions may have begun at one slot.
+    work = begin.age, begin.writer
     story.attempts = [(each, end) for each, end in ends if (each.age, each.writer) == work and each.slot < begin.slot]
     story.whole = first is not None and (first <= since or first <= 1)
     return story

@@ -1,6 +1,6 @@
 """Remedies for a lost transaction: evaluate the rules of `conflict` again, with one change at a time.
 
-Pure. Each remedy is derived from a verdict of `resolve` on the changed facts.
+Pure. Each remedy is derived from a decision of `resolve` on the changed facts.
 """
 
 from __future__ import annotations
@@ -82,11 +82,10 @@ class Case:
         """Return the conflict that the rules find for ours with some facts changed, or None."""
         case = replace(self, **changes) if changes else self  # type: ignore[arg-type]
         every = (case.repeatable or Repeatable(case.ours.writes.groups, looks=True)) if case.merges else None
-        verdict = resolve(
+        return resolve(
             case.ours, case.reads, case.candidates, by=case.by, isolation=case.isolation, bucketed=case.bucketed,
             repeatable=every,
-        )  # fmt: skip
-        return verdict.lost
+        ).lost  # fmt: skip
 
     @property
     def rival(self) -> Party | None:

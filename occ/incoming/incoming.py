@@ -191,12 +191,14 @@ class Incoming:
         if isinstance(given, _Stream):
             fields = columns(_data_columns(given.schema), schema, nothing=False)
             # The reader is consumed now; later attempts fit the spooled rows.
+            # A stream can be read once, and a lost attempt needs the rows again.
             self._given = rows = self._spooled(given.tables(), fields)
             return rows
         if not isinstance(given, pa.Table):
             given = given({each.name: each.type for each in schema or ()})
         there = _data_columns(given.schema)
         fields = columns(there, schema, nothing=not (given.num_rows or there.names))
+        # Converted in memory at once, rows that did not fit before would not fit now.
         if self.on_disk and given.schema.types != [each.type for each in fields]:
             return self._spooled((pa.table(each) for each in given.to_batches()), fields)
         return self._fit(given, fields)
@@ -335,6 +337,10 @@ def _readable(rows: Any) -> pa.Table | _Maker | _Stream:
         )
     if isinstance(rows, pa.Table):
         return rows
+    if isinstance(rows, list | tuple) and all(isinstance(each, pa.RecordBatch) for each in rows) and rows:
+        return _understood(kind, lambda: pa.Table.from_batches(rows))
+    if isinstance(rows, list | tuple) and all(isinstance(each, Mapping) for each in rows):
+        return lambda known: table_of(rows, known)
     if isinstance(rows, pa.RecordBatchReader):
         return _read_once(rows, "the reader")
     if _is_a(rows, "pandas", "DataFrame"):
@@ -343,10 +349,6 @@ def _readable(rows: Any) -> pa.Table | _Maker | _Stream:
         return _of_polars(rows.lazy().collect(), sys.modules["polars"])
     if _is_a(rows, "duckdb", "DuckDBPyRelation"):
         _refuse_odd_types(rows)
-    if isinstance(rows, list | tuple) and all(isinstance(each, pa.RecordBatch) for each in rows) and rows:
-        return _understood(kind, lambda: pa.Table.from_batches(rows))
-    if isinstance(rows, list | tuple) and all(isinstance(each, Mapping) for each in rows):
-        return lambda known: table_of(rows, known)
     if hasattr(rows, "__arrow_c_stream__") and not _in_memory(rows):
         return _understood(kind, lambda: _read_once(pa.RecordBatchReader.from_stream(rows), _name(kind)))
     if hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__"):
@@ -451,7 +453,8 @@ def _odd_types(kind: Any) -> str | None:
         return str(kind)
     if kind.id not in ("list", "array", "struct", "map", "union"):
         return None
-    parts = (part for _, part in kind.children if not isinstance(part, int))  # an array's size is listed as a child
+    # An array's size is listed as a child.
+    parts = (part for _, part in kind.children if not isinstance(part, int))
     return next((found for part in parts if (found := _odd_types(part))), None)
 
 

@@ -177,7 +177,8 @@ def _rule(kind: pa.DataType, wanted: pa.DataType, zone: str | None) -> tuple[Con
     if types.is_floating(wanted) and (whole or types.is_floating(kind)):
         return (lambda values: _float(_single(values), wanted)), "which does not hold every value exactly"
     if types.is_decimal(wanted) and (whole or types.is_decimal(kind)):
-        digits = pa.decimal128(20, 0)  # holds any integer; a direct cast would refuse by the type, not by the values
+        # Holds any integer; a direct cast would refuse by the type, not by the values.
+        digits = pa.decimal128(20, 0)
         convert = (lambda values: values.cast(digits).cast(wanted)) if whole else cast
         return convert, "which does not hold every digit"
     if types.is_timestamp(kind) or types.is_date64(kind):

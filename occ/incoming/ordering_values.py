@@ -29,8 +29,10 @@ def refuse_unordered(rows: pa.Table, config: TableConfig, columns: Collection[st
 
     A missing column counts as null. ``columns``: check only these.
     """
+    if not (ordering := config.newer_by):
+        return
     never_null = null_free(config)
-    for name in config.newer_by:
+    for name in ordering:
         if columns is not None and name not in columns:
             continue
         column = plain(rows.column(name)) if name in rows.column_names else pa.nulls(rows.num_rows)

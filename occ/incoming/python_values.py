@@ -18,6 +18,7 @@ from ...arguments import brief, values_of
 from ...errors import InputError
 
 _DEPTH_MAX = 32  # levels of nesting; far below Python's recursion limit, and more than tables hold
+_NUMBERS, _PLAIN = frozenset({int, float}), frozenset({str, bool, bytes})
 # Kinds that may not be mixed with others in a column.
 _APART = ("a time with a zone", "a time without zone", "a date", "text", "bytes", "a bool", "a mapping", "a list")
 
@@ -53,6 +54,11 @@ def array_of(values: Sequence[Any], wanted: pa.DataType | None, name: str) -> pa
             f"column {name.partition('.')[0]!r} is nested too deep; store it flat, or as text; nothing was written",
             column=name.partition(".")[0],
         )
+    types_of = {*map(type, values)} - {type(None)}
+    if types_of <= _NUMBERS or (
+        len(types_of) == 1 and types_of <= _PLAIN
+    ):  # nearly all columns; Arrow infers them right
+        return _inferred(values, name)
     # pandas' NaT is a date, and unequal to itself.
     values = [None if isinstance(value, dt.date) and value != value else _listed(value) for value in values]
     kinds: dict[str, Any] = {}
@@ -77,6 +83,10 @@ def array_of(values: Sequence[Any], wanted: pa.DataType | None, name: str) -> pa
             f"column {name!r} holds parts of a microsecond, which no table does: {_shown(fine[0])}; nothing was written",
             column=name,
         )
+    return _inferred(values, name)
+
+
+def _inferred(values: Sequence[Any], name: str) -> pa.Array:
     try:
         return pa.array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as e:

@@ -138,7 +138,8 @@ class TemporaryBytes:
 
     def close(self) -> None:
         """Free the room, except that of a mapped buffer. Idempotent."""
-        with suppress(OSError):  # closing flushes; bytes that the disk refuses are not needed any more
+        # Closing flushes; bytes that the disk refuses are not needed any more.
+        with suppress(OSError):
             self._file.close()
 
     def _refused(self, error: OSError) -> StorageError:

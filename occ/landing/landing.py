@@ -25,7 +25,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...conflict import Conflict, Verdict
 from ...errors import (
     CommitError,
     CommitStateUnknownError,
@@ -428,7 +427,7 @@ class Landing:
         if not attempt.follower.complete:
             raise log_made_anew(attempt)
         rebase, later = workspace.rebase, attempt.follower.commits
-        schema = self._validator.decide(
+        decision = self._validator.decide(
             state,
             attempt.instant,
             later,
@@ -437,11 +436,12 @@ class Landing:
             repeatable=rebase.repeatable(workspace.changes) if rebase else None,
             since=rebase.slot if rebase else 0,
         )
-        if isinstance(schema, Conflict):
-            attempt.lost_on = schema.overlap
-            raise InTheWay(schema) if schema.waits else lost_against(attempt, schema)
-        if isinstance(schema, Verdict):
-            raise MergeAgain(schema.again, schema.groups, session.log.next_slot)
+        if lost := decision.lost:
+            attempt.lost_on = lost.overlap
+            raise InTheWay(lost) if lost.waits else lost_against(attempt, lost)
+        if decision.again:
+            raise MergeAgain(decision.again, decision.groups, session.log.next_slot)
+        schema = decision.schema
         token, now = lease.token_at(state), session.env.now()
         echo, top = echo_of(attempt.instant, schema, later, now, session.newest(state.top))
         mine = template.placed(completion=next_label(now, top), token=token, schema=schema, echo=echo)
@@ -494,8 +494,8 @@ def staged_entry(attempt: Attempt, changes: Staged) -> Commit:
             changes.label,
             session.writer,
             0,
-            changes.write_set().region,
-            blind=changes.read_set().blind,
+            changes.region,
+            blind=changes.blind,
             batch=attempt.batch,
         ),
         changes.metadata(None, attempt.batch.extra if attempt.batch else {}),

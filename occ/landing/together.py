@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...conflict import Conflict, Verdict, WriteSet
+from ...conflict import WriteSet
 from ...errors import CommitError, LakeLatchError
 from ...hudi.timeline import next_label
 from ..entries import REQUEST_BYTES, Commit, GroupCommit, Request, echo_of, operation, write_set_of
@@ -193,11 +193,12 @@ class GroupCommitBatch:
             counts=session.reservations.counts,
         )
         later = [*landed, *members]
-        schema = validator.decide(
+        decision = validator.decide(
             state, asked.instant, later, began=asked.began, wanted=asked.wanted, since=asked.since
         )
-        if isinstance(schema, Conflict | Verdict):
+        if not decision.commits:
             return None
+        schema = decision.schema
         now = session.env.now()
         echo, top = echo_of(asked.instant, schema, later, now, state.top)
         entry = template.placed(completion=next_label(now, top), token=members[0].token, schema=schema, echo=echo)

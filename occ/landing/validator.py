@@ -11,12 +11,12 @@ from ...conflict import (
     NEW_KEYS,
     NOWHERE,
     Conflict,
+    Decision,
     Kind,
     Party,
     ReadSet,
     Region,
     Repeatable,
-    Verdict,
     WriteSet,
     kind_of,
     refuse_contradiction,
@@ -116,9 +116,8 @@ class CommitValidator:
         wanted: str | None,
         repeatable: Repeatable | None = None,
         since: int = 0,
-    ) -> str | Conflict | Verdict | None:
-        """Return the schema that the commit leaves behind, the conflict that it loses to, or the verdict to merge
-        again.
+    ) -> Decision:
+        """Decide whether it commits at this slot, merges again, or has lost.
 
         Args:
             state: the log up to the slot that is tried.
@@ -130,13 +129,14 @@ class CommitValidator:
                 now: merging again may have turned updates into inserts.
         """
         settings, staged, me = state.settings, self._staged, state.open[instant]
+        writes = staged.write_set()
         self._refuse_new_promises(settings, instant)
         ours = Party(
             instant,
             "",
             me.operation,
             me.writer,
-            replace(staged.write_set(), streamed=bool(settings.streams)),
+            replace(writes, streamed=True) if settings.streams else writes,
             self._priority,
             reserved=me.reserved,
             age=me.age,
@@ -145,7 +145,7 @@ class CommitValidator:
         others = (each for each in state.open.values() if each.instant != instant)
         pending = self._pending(others, settings)
 
-        def compared(after: int) -> Verdict:
+        def compared(after: int) -> Decision:
             theirs = zip(landed[after:], commits[after:], strict=True)
             found = (party if commit.slot >= since else _of_new_keys(party) for party, commit in theirs)
             return resolve(
@@ -160,18 +160,21 @@ class CommitValidator:
 
         count, under, start = self._cleared
         known = count if under is settings and start == since else 0
-        verdict = compared(known)
-        if verdict.again and known:
-            verdict = compared(0)  # a commit that did not conflict by itself may still rule out merging again
-        if verdict.lost:
-            return verdict.lost
-        if not verdict.again:
+        decision = compared(known)
+        if decision.again and known:
+            # A commit that did not conflict by itself may still rule out merging again.
+            decision = compared(0)
+        if decision.lost:
+            return decision
+        if decision.commits:
             self._cleared = len(commits), settings, since
         schema = settle_schema(ours, began, wanted, [(p, c.schema) for p, c in zip(landed, commits, strict=True)])
-        if isinstance(schema, Conflict) or not verdict.again:
-            return schema
+        if isinstance(schema, Conflict):
+            return Decision(schema)
         # The files were planned with one schema; merging them onto slices of another means running the work again.
-        return verdict if schema == (wanted or began) else verdict.again[0]
+        if decision.again and schema != (wanted or began):
+            return Decision(decision.again[0])
+        return replace(decision, schema=schema)
 
     def foreseen(
         self,

@@ -18,7 +18,7 @@ from .markers import (
 )
 from .neighbours import NeighboursAtWork
 from .own_record import OwnRecord
-from .reader_leases import READERS, Beating, Lease, LeaseElsewhere, Leases, lease_path
+from .reader_leases import READERS, LeaseOfAnotherProcess, LeaseSender, ReaderLease, ReaderLeases, lease_path
 from .removal import delete_data_file
 from .rollback import FailedWriteCleaner
 
@@ -26,14 +26,12 @@ __all__ = [
     "HEARTBEATS",
     "MARKERS",
     "READERS",
-    "Beating",
     "FailedWriteCleaner",
     "HeartbeatObserver",
     "HeartbeatSender",
     "Io",
-    "Lease",
-    "LeaseElsewhere",
-    "Leases",
+    "LeaseOfAnotherProcess",
+    "LeaseSender",
     "Marker",
     "MarkerClient",
     "MarkerServer",
@@ -41,6 +39,8 @@ __all__ = [
     "NeighboursAtWork",
     "OwnRecord",
     "Pruner",
+    "ReaderLease",
+    "ReaderLeases",
     "announce",
     "announce_all",
     "beat_age_s",

@@ -242,7 +242,8 @@ class HeartbeatObserver:
         try:
             body = json.loads(stored.body)
             return Process.from_json(body["process"])
-        except (ValueError, KeyError, TypeError, RecursionError):  # of another version, or not ours at all
+        except (ValueError, KeyError, TypeError, RecursionError):
+            # Of another version, or not ours at all.
             return None
 
     def silent_for(self, instant: str) -> float:

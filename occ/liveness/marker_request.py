@@ -39,7 +39,8 @@ def post(url: str, path: str, names: Sequence[str], ticket: str, authority: str)
                 return _lists(answer, answer.read(_ANSWER_BYTES), len(names))
             finally:
                 connection.close()
-        except ConnectionResetError as e:  # the server restarted in between; repeating the request is safe
+        except ConnectionResetError as e:
+            # The server restarted in between; repeating the request is safe.
             if again:
                 raise NotTakenError(str(e)) from e
         except (OSError, http.client.HTTPException, ValueError) as e:

@@ -32,7 +32,7 @@ def lease_path(reader: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class ReaderLease:
     """The needs of one reader: the state at completion time ``at``, and unless ``exact`` all later ones too."""
 
     reader: str
@@ -53,7 +53,7 @@ class Lease:
         ).encode()
 
     @classmethod
-    def from_bytes(cls, reader: str, body: bytes) -> Lease:
+    def from_bytes(cls, reader: str, body: bytes) -> ReaderLease:
         """Read a lease. One that cannot be read needs everything, until it is found silent."""
         try:
             raw = json.loads(body)
@@ -64,21 +64,21 @@ class Lease:
             return cls(reader, "unknown", EARLIEST, exact=False)
 
 
-class Leases:
+class ReaderLeases:
     """One observer of the leases of all readers of a table: by its own monotonic clock, as for writers' heartbeats."""
 
     def __init__(self, store: Store, env: Environment) -> None:
         self._store, self._env = store, env
         self._watch = HeartbeatObserver(store, env, lease_path)
 
-    def alive(self, *, timeout_s: float) -> list[Lease]:
+    def alive(self, *, timeout_s: float) -> list[ReaderLease]:
         """The leases in force. Removes a lease whose process certainly ended, or that was silent for so long."""
         found = []
         for entry in self._store.list(READERS):
             stored = self._store.get(entry.path)
             if stored is None:
                 continue
-            lease = Lease.from_bytes(entry.name, stored.body)
+            lease = ReaderLease.from_bytes(entry.name, stored.body)
             ended = lease.process is not None and self._env.is_dead(lease.process)
             if ended or self._watch.silent_for(entry.name) >= timeout_s:
                 self._store.delete(entry.path)
@@ -87,7 +87,7 @@ class Leases:
         self._watch.keep_only({lease.reader for lease in found})
         return found
 
-    def wait_s(self, leases: Iterable[Lease], *, since: float, timeout_s: float) -> float:
+    def wait_s(self, leases: Iterable[ReaderLease], *, since: float, timeout_s: float) -> float:
         """Seconds until the last of these could be found dead; readers that have beaten ``since`` are not waited for."""
         return max(
             (
@@ -99,12 +99,12 @@ class Leases:
         )
 
 
-class LeaseElsewhere:
+class LeaseOfAnotherProcess:
     """A lease kept by another process: files of its state stay as long as it exists."""
 
     why = ": the block that kept it, in another process, is over, or that process gave no sign of life"
 
-    def __init__(self, store: Store, lease: Lease) -> None:
+    def __init__(self, store: Store, lease: ReaderLease) -> None:
         self._store, self.lease = store, lease
 
     @property
@@ -113,12 +113,12 @@ class LeaseElsewhere:
         return self._store.head(lease_path(self.lease.reader)) is None
 
 
-class Beating:
+class LeaseSender:
     """One lease of this process, and its beats."""
 
     why = ", because it gave no sign of life for the table's time-out"
 
-    def __init__(self, store: Store, lease: Lease) -> None:
+    def __init__(self, store: Store, lease: ReaderLease) -> None:
         self._store, self.lease, self._beats = store, lease, 0
         put = store.put_if_absent(lease_path(lease.reader), lease.to_bytes(0), durable=False)
         if put.outcome is not Outcome.DONE:
@@ -136,5 +136,6 @@ class Beating:
         put = self._store.replace_if_match(path, self.lease.to_bytes(self._beats), self._tag)
         self._tag = put.tag
         if put.outcome is not Outcome.DONE:
-            stored = self._store.get(path)  # our own late write, or another process has ended the lease
+            # Our own late write, or another process has ended the lease.
+            stored = self._store.get(path)
             self._tag, self.lost = (stored.tag, False) if stored else (None, True)

@@ -79,7 +79,8 @@ class FailedWriteCleaner:
         every_s = state.settings.heartbeat_interval_s if at_most_every_s else 0.0
         looks = [partial(self._watch.is_dead, begin, timeout_s=timeout_s, every_s=every_s) for begin in others]
         dead = [b for b, is_dead in zip(others, in_order(self._env, looks, self._at_once), strict=True) if is_dead]
-        wait_s = 0.0 if at_most_every_s else None  # a thread that beats for others waits for no lock
+        # A thread that beats for others waits for no lock.
+        wait_s = 0.0 if at_most_every_s else None
         return [b.instant for b in dead if self.roll_back(b, reason="its heartbeat stopped", wait_s=wait_s)]
 
     def roll_back(self, begin: Begin, *, reason: str, wait_s: float | None = None, kind: str = "rollback") -> bool:

@@ -107,7 +107,8 @@ class ChangeFeed:
     def _told(self, each: Difference, instant: Instant, writer: str | None) -> pa.Table:
         rows = [rows.select(list(self._columns)) for rows in (each.before, each.after) if rows is not None]
         both, count = pa.concat_tables(rows), each.rows
-        if len(rows) == 2:  # interleave: each row before the change is followed by the same row after it
+        # Interleave: each row before the change is followed by the same row after it.
+        if len(rows) == 2:
             both = both.take(pa.array(np.arange(2 * count).reshape(2, count).T.ravel()))
         kinds = {"added": [INSERT], "removed": [DELETE], "changed": [BEFORE, AFTER]}[each.kind]
         columns = [pa.array(kinds * count, pa.string())]

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ...errors import LakeLatchError
-from ..liveness import Beating, Lease, lease_path
+from ..liveness import LeaseSender, ReaderLease, lease_path
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -30,8 +30,8 @@ def held(session: Session, completion: str | None) -> Iterator[None]:
     if completion is None or not session.writable:
         yield
         return
-    lease = Lease(session.env.uuid(), session.writer, completion, exact=True, process=session.env.process())
-    beating: Beating | None = None
+    lease = ReaderLease(session.env.uuid(), session.writer, completion, exact=True, process=session.env.process())
+    beating: LeaseSender | None = None
     refused = False
 
     def beat() -> None:
@@ -40,7 +40,7 @@ def held(session: Session, completion: str | None) -> Iterator[None]:
             beating.beat()
         elif not refused:
             try:
-                beating = Beating(session.store, lease)
+                beating = LeaseSender(session.store, lease)
             except LakeLatchError as e:  # without write access the scan relies on the retention
                 refused = True
                 _log.info("%s: a scan has no reader's lease: %s", session.url, e)

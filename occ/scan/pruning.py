@@ -35,7 +35,8 @@ def partitions_that_may_match(
     told = pa.table({f: pa.array(c, schema.field(f).type) for f, c in zip(fields, columns, strict=True)})
     try:
         mask = part.mask(told).to_pylist()
-    except InputError:  # the condition fails on a value in a path, which perhaps no row has: prune nothing
+    except InputError:
+        # The condition fails on a value in a path, which perhaps no row has: prune nothing.
         return set(paths)
     return unknown | {path for path, met in zip(places, mask, strict=True) if met}
 
@@ -57,6 +58,7 @@ def only_partitions(config: TableConfig, schema: pa.Schema, terms: Terms) -> lis
             partition_path(list(named_values(dict(zip(fields, values, strict=True)), config, schema).values()), config)
             for values in itertools.product(*(told[field] for field in fields))
         }
-    except InputError:  # a value that no partition of ours can have, or a key generator that formats values
+    except InputError:
+        # A value that no partition of ours can have, or a key generator that formats values.
         return None
     return sorted(paths)

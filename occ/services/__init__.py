@@ -8,16 +8,19 @@ from .log_compaction import MIN_LOGS
 from .log_upkeep import compaction_due
 from .parts import Executing, Part, Runner, one_by_one, refuse_no_runner
 from .pinned_view import PinnedView, pinned
+from .planned_service import Find
+from .registry import SERVICES
 from .restore import Restored, remove_undone, restore
 from .rewriting import Damaged
 from .rounds import ServiceRound, run_round
 from .savepoint import delete_savepoint, savepoint
-from .scheduling import Executed, Find, cancel, execute, finish_decided, perform, schedule
+from .scheduling import Executed, cancel, execute, finish_decided, perform, schedule
 
 __all__ = [
     "LINEAR",
     "MIN_LOGS",
     "RETAIN_COMMITS",
+    "SERVICES",
     "Archival",
     "Damaged",
     "Executed",

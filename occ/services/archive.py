@@ -35,10 +35,11 @@ from ..entries import Content
 from ..liveness import instants_with_markers
 from ..log import LogState, Publisher
 from ..session import cleaned_to, savepoints
+from .planned_service import PlannedService, service_operation
 
 if TYPE_CHECKING:
     from ...hudi.timeline import Timeline
-    from ..liveness import Lease
+    from ..liveness import ReaderLease
     from ..session import Session
     from .execution import Execution
 
@@ -88,7 +89,7 @@ class Keep:
         return cls(least, most)
 
 
-def find(session: Session, state: LogState, least: int, leases: Iterable[Lease]) -> tuple[Content | None, str]:
+def find(session: Session, state: LogState, least: int, leases: Iterable[ReaderLease]) -> tuple[Content | None, str]:
     """Return the content of an archival as of that state of the log, or None; and the reason why no more may go."""
     timeline = session.timeline()
     commits = sorted(timeline.commits, key=lambda each: each.requested)
@@ -151,7 +152,7 @@ def _of_files(timeline: Timeline, old: list[Instant], listing: Listing) -> Itera
                 yield each.requested, f"file groups that {each.requested} replaced are not cleaned away yet"
 
 
-def _moments(state: LogState, leases: Iterable[Lease]) -> Iterator[tuple[str, str]]:
+def _moments(state: LogState, leases: Iterable[ReaderLease]) -> Iterator[tuple[str, str]]:
     """Yield the completion times up to which the active timeline must keep commits apart, each with the reason."""
     for begin in state.open.values():
         yield begin.instant, f"{begin.operation.lower()} {begin.instant} of {begin.writer} is open"
@@ -279,3 +280,6 @@ def take_archived_away(session: Session) -> int:
         _secure_deletions(session)
     Publisher(session.store, session.env, session.config.timeline_folder).take_back([*gone, *late])
     return len(gone) + len(late)
+
+
+SERVICE = PlannedService("archive", service_operation("archive", "ARCHIVE"), run, decided=True)

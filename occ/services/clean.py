@@ -19,11 +19,12 @@ from ...hudi.timeline import TimelineView, build, is_time, to_epoch_ms
 from ..entries import RANGES, by_partition, ranges_path
 from ..log import LogState
 from ..session import savepoints
+from .planned_service import PlannedService, service_operation
 
 if TYPE_CHECKING:
     from ...hudi.table import TableConfig
     from ...storage import Store
-    from ..liveness import Lease
+    from ..liveness import ReaderLease
     from ..session import Session
     from .execution import Execution
 
@@ -70,7 +71,9 @@ class Retention:
         return min(max(min(firsts), 0), len(completed_s) - 1)
 
 
-def find(session: Session, state: LogState, retention: Retention, leases: Iterable[Lease]) -> dict[str, Any] | None:
+def find(
+    session: Session, state: LogState, retention: Retention, leases: Iterable[ReaderLease]
+) -> dict[str, Any] | None:
     """Return the content of a clean as of that state of the log; None if nothing may go.
 
     ``leases`` must have been listed after the state was read.
@@ -157,3 +160,6 @@ def superseded(listing: Listing, view: TimelineView, config: TableConfig, moment
         for each in build(suspects, view, config, as_of_completion=moment).file_slices():
             found -= each.paths
     return found
+
+
+SERVICE = PlannedService("clean", service_operation("clean", "CLEAN"), run, decided=True)

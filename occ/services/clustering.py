@@ -20,6 +20,7 @@ from ..entries import by_partition
 from ..log import LogState
 from .layout import NOTE, Layout
 from .parts import Part
+from .planned_service import PlannedService, service_operation
 from .rewriting import Rewrite, free_slices, refuse_types, slices_of
 
 if TYPE_CHECKING:
@@ -154,3 +155,6 @@ def run(execution: Execution) -> None:
         gone += slices
     execution.carry_out(parts)
     execution.workspace.drop_file_groups(gone)
+
+
+SERVICE = PlannedService("cluster", service_operation("clustering", "CLUSTER"), run)

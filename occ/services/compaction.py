@@ -19,6 +19,7 @@ from ...hudi.merge import ordering_of
 from ..entries import by_partition
 from ..log import LogState
 from .parts import Part
+from .planned_service import PlannedService, service_operation
 from .rewriting import Rewrite, free_slices, refuse_types, slices_of
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ def run(execution: Execution) -> None:
     spec, parts = execution.file_spec(), list[Part]()
     for group in execution.content["groups"]:
         names = [*group["logs"], *([group["base"]] if group["base"] else ())]
-        times = dict(zip(group["logs"], group.get("completed", ()), strict=False))  # only plans of streams have times
+        # Only plans of streams have times.
+        times = dict(zip(group["logs"], group.get("completed", ()), strict=False))
         (each,) = slices_of(group["partition"], names, times)
         parts.append(Rewrite(spec, each.partition, each.file_id, (each,), each, group.get("bytes")))
     execution.carry_out(parts)
@@ -101,3 +103,6 @@ def run(execution: Execution) -> None:
 
 def _name(path: str) -> str:
     return path.rpartition("/")[2]
+
+
+SERVICE = PlannedService("compact", service_operation("compaction", "COMPACT"), run)

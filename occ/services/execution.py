@@ -18,28 +18,20 @@ from ..session import winner_facts
 from ..staging import FileSpec, Staged
 from ..workspace import Attempt, Workspace
 from .parts import Deletion, Part, Runner, one_by_one
+from .planned_service import PlannedService
 
 if TYPE_CHECKING:
-    from ..entries import Settings
+    from ..entries import Operation, Settings
     from ..session import CommitResult, Session
 
 _log = logging.getLogger("lakelatch.execution")
-_NAMES = {
-    "clean": "clean",
-    "clustering": "cluster",
-    "compaction": "compact",
-    "logcompaction": "compact_logs",
-    "archive": "archive",
-}
-# Services that are decided when they are planned: others rely on the plan, so it can neither lose nor be cancelled.
-DECIDED = frozenset({"clean", "archive"})
 
 
 class Service:
     """A savepoint or a restore, as a context manager: `settle` it; leaving the block commits, an exception aborts."""
 
-    def __init__(self, session: Session, name: str) -> None:
-        changes = Staged(name)
+    def __init__(self, session: Session, name: str, operation: Operation) -> None:
+        changes = Staged(name, operation)
         self.session, self._changes = session, changes
 
         def under(settings: Settings) -> None:
@@ -125,24 +117,28 @@ class Execution:
     """
 
     def __init__(
-        self, session: Session, plan: Begin, report: Reporter | None = None, runner: Runner = one_by_one
+        self,
+        session: Session,
+        plan: Begin,
+        service: PlannedService,
+        report: Reporter | None = None,
+        runner: Runner = one_by_one,
     ) -> None:
         self.report, self._runner = report or Reporter(), runner
         assert plan.plan is not None
         self.session, self._plan, self.content = session, plan.plan, held(session.store, plan.plan)
-        name = _NAMES[plan.action]
-        changes = Staged(name)
+        changes = Staged(service.name, service.operation)
         validator = CommitValidator.of(session, changes, session.settings)
-        self.attempt = Attempt.join(session, name, changes.operation, Claim("", None, session.priority, None), plan)
+        claim = Claim("", None, session.priority, None)
+        self.attempt = Attempt.join(session, service.name, changes.operation, claim, plan)
         changes.empty_too = True
         self.workspace = Workspace(self.attempt, changes)
-        decided = plan.action in DECIDED
         self._landing = Landing(
             self.attempt,
             self.workspace,
             validator,
-            entry=self._decided_entry if decided else self._written_entry,
-            decided=decided,
+            entry=self._decided_entry if service.decided else self._written_entry,
+            decided=service.decided,
             looks_now=plan.action in COMPLETED_AS and session.config.merge_on_read,
         )
 

@@ -30,6 +30,7 @@ from ..entries import by_partition
 from ..log import LogState
 from ..staging import FileSpec, LogFileWriter, RowNumbers, token
 from .parts import Part
+from .planned_service import PlannedService, service_operation
 from .rewriting import Damaged, free_slices, in_columns, refuse_types, slices_of
 
 if TYPE_CHECKING:
@@ -103,7 +104,8 @@ def _bound(session: Session, state: LogState) -> str:
         for each in session.timeline().pending
         if each.action in COMMIT_ACTIONS and session.log.outcome(each.requested) is None
     }
-    return min(mine | others, default=f"{state.top}~")  # greater than that time, and smaller than any later one
+    # Greater than that time, and smaller than any later one.
+    return min(mine | others, default=f"{state.top}~")
 
 
 def stands_beside(content: Mapping[str, Any], instant: str, groups: Collection[FileGroupId]) -> bool:
@@ -192,3 +194,6 @@ def _delete_up_to(
             path=logs[-1].path,
             feature="ordered_deletes",
         ) from e
+
+
+SERVICE = PlannedService("compact_logs", service_operation("logcompaction", "LOG_COMPACT"), run)

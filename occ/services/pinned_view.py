@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...arguments import suggesting
 from ...errors import LockLostError, StorageError
 from ...hudi.timeline import EARLIEST
-from ..liveness import Beating, Lease, LeaseElsewhere, lease_path
+from ..liveness import LeaseOfAnotherProcess, LeaseSender, ReaderLease, lease_path
 from ..scan import Scan, scan_view
 from ..session import Partition, Session, View, refuse_cleaned
 
@@ -30,7 +30,7 @@ class PinnedView:
     """
 
     def __init__(
-        self, session: Session, view: View, completion: str, beating: Beating | LeaseElsewhere, *, past: bool
+        self, session: Session, view: View, completion: str, beating: LeaseSender | LeaseOfAnotherProcess, *, past: bool
     ) -> None:
         self._session, self.view, self.completion, self._beating, self._past = session, view, completion, beating, past
 
@@ -73,7 +73,8 @@ class PinnedView:
             LockLostError: the lease ended because its beats stopped, so files may be gone; read again.
             InputError: this past state was cleaned away while the reader began.
         """
-        if self._past:  # a clean that was being decided when the lease was put did not see the lease
+        # A clean that was being decided when the lease was put did not see the lease.
+        if self._past:
             refuse_cleaned(self._session, as_of_completion=self.completion)
         if self._beating.lost:
             raise LockLostError(
@@ -84,8 +85,8 @@ class PinnedView:
             )
 
 
-def _elsewhere(session: Session, view: View, completion: str, lease: Lease, past: bool) -> PinnedView:
-    return PinnedView(session, view, completion, LeaseElsewhere(session.store, lease), past=past)
+def _elsewhere(session: Session, view: View, completion: str, lease: ReaderLease, past: bool) -> PinnedView:
+    return PinnedView(session, view, completion, LeaseOfAnotherProcess(session.store, lease), past=past)
 
 
 @contextmanager
@@ -95,12 +96,15 @@ def pinned(session: Session, *, as_of_completion: str | None) -> Iterator[Pinned
     if as_of_completion is not None:
         shown = [each.completed or each.requested for each in session.timeline().commits]
         if as_of_completion > max([last.completion if last else EARLIEST, *shown]):
-            as_of_completion = None  # a lease at a future moment would keep that moment's state, not this one
+            # A lease at a future moment would keep that moment's state, not this one.
+            as_of_completion = None
     env, past = session.env, as_of_completion is not None
     known = as_of_completion or (last.completion if last else EARLIEST)
     try:
         # The lease comes before the view: a clean decided in between then sees it, and keeps the files.
-        beating = Beating(session.store, Lease(env.uuid(), session.writer, known, exact=past, process=env.process()))
+        beating = LeaseSender(
+            session.store, ReaderLease(env.uuid(), session.writer, known, exact=past, process=env.process())
+        )
     except StorageError as e:
         e.add_note("who cannot write into .hoodie is covered by the retention of cleanings only: use Table.read")
         raise

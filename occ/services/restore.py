@@ -26,8 +26,8 @@ from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, Snapshot, fi
 from ...mergers import EVERY
 from ...storage import Outcome
 from ..check import data_files, refuse_misplaced
-from ..entries import SIDES
-from ..liveness import Leases, delete_data_file
+from ..entries import SIDES, Operation
+from ..liveness import ReaderLeases, delete_data_file
 from ..log import commits_by, standing_batches
 from ..session import refuse_cleaned, savepoints
 from ..workspace.unique_constraints import refuse_repeated
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ..entries import Landed
     from ..session import Session, View
 
+RESTORE = Operation("restore", "RESTORE", service=True)  # announced, unlike other services
 _log = logging.getLogger("lakelatch.restore")
 
 
@@ -62,7 +63,7 @@ class Restored:
     files: int = 0
 
 
-def restore(session: Session, instant: str, leases: Leases) -> Restored:
+def restore(session: Session, instant: str, leases: ReaderLeases) -> Restored:
     """See `Table.restore`."""
     completion, undone = again(session, lambda: _restore(session, instant))
     if completion is None:
@@ -83,7 +84,7 @@ def restore(session: Session, instant: str, leases: Leases) -> Restored:
 
 def _restore(session: Session, instant: str) -> tuple[str | None, tuple[str, ...]]:
     finish_decided(session)
-    with Service(session, "restore") as txn:
+    with Service(session, "restore", RESTORE) as txn:
         txn.refuse_beside_archival()
         target, later, standing = txn.attempt.seen(lambda: _to_take_back(session, instant))
         if not later:
@@ -97,7 +98,8 @@ def _restore(session: Session, instant: str) -> tuple[str | None, tuple[str, ...
 
 def _to_take_back(session: Session, instant: str) -> tuple[Instant, tuple[Instant, ...], tuple[Landed, ...]]:
     """Return the commit to go back to, the later ones, the oldest first, and `_standing`."""
-    timeline = session.timeline()  # complete: it has each commit before the begin slot, and none can follow
+    # Complete: it has each commit before the begin slot, and none can follow.
+    timeline = session.timeline()
     target = commit_at(session, timeline, instant)
     commits = timeline.commits
     later = commits[commits.index(target) + 1 :]
@@ -201,7 +203,7 @@ def _refuse_incomplete(session: Session, timeline: Timeline, target: Instant) ->
         )
 
 
-def remove_undone(session: Session, leases: Leases) -> int:
+def remove_undone(session: Session, leases: ReaderLeases) -> int:
     """Delete the data files of undone commits, unless an older reader may need them; return their number. Idempotent."""
     timeline = read_timeline(session.store, session.config)
     undone = timeline.taken_back()

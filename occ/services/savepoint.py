@@ -20,6 +20,7 @@ from ...hudi.timeline import Instant, file_name, same_time, to_epoch_ms
 from ..entries import by_partition
 from ..session import Savepoint, savepoints
 from .execution import Service
+from .planned_service import service_operation
 from .scheduling import finish_decided
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from ..session import Session
 
 T = TypeVar("T")
+_SAVEPOINT = service_operation("savepoint", "SAVEPOINT")
+_DELETION = service_operation("savepoint", "SAVEPOINT_DELETE")
 _ATTEMPTS = 5
 
 
@@ -38,7 +41,7 @@ def savepoint(session: Session, instant: str | None, comment: str) -> Savepoint:
 
 def _savepoint(session: Session, instant: str | None, comment: str) -> Savepoint:
     finish_decided(session)
-    with Service(session, "savepoint") as txn:
+    with Service(session, "savepoint", _SAVEPOINT) as txn:
         txn.refuse_beside_archival()
         timeline = session.timeline()
         commit = commit_at(session, timeline, instant)
@@ -61,7 +64,7 @@ def delete_savepoint(session: Session, instant: str) -> None:
 
 
 def _delete(session: Session, instant: str) -> None:
-    with Service(session, "savepoint_delete") as txn:
+    with Service(session, "savepoint_delete", _DELETION) as txn:
         found = next(
             (each for each in savepoints(session.store, session.timeline()) if same_time(each.instant, instant)), None
         )

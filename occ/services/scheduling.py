@@ -40,28 +40,21 @@ from ...hudi.files import FileGroupId
 from ...hudi.timeline import COMPLETED_AS, Instant, file_name
 from ...progress import Reporter
 from ...storage import Outcome
-from ..entries import SERVICES, Begin, Commit, Content, LogEntry, extent, groups_of, held, hold, plan_body, write_set_of
+from ..entries import Begin, Commit, Content, LogEntry, extent, groups_of, held, hold, plan_body, write_set_of
 from ..log import Follower, LogState, commits_since, plain_metadata_of
 from ..session import undisturbed
-from . import archive, clustering, compaction, log_compaction
-from . import clean as cleaning
-from .execution import DECIDED, Execution, end_plan
+from . import archive, compaction, log_compaction
+from .execution import Execution, end_plan
 from .parts import Runner, one_by_one
+from .planned_service import Find, PlannedService
+from .registry import SERVICES, is_decided
 from .rewriting import Damaged
 
 if TYPE_CHECKING:
     from ..session import Session
 
 _log = logging.getLogger("lakelatch.services")
-Find = Callable[[LogState], Content | None]  # the content of a plan as of a state of the log
 _ATTEMPTS = 5
-_RUN: dict[str, Callable[[Execution], None]] = {
-    "archive": archive.run,
-    "clean": cleaning.run,
-    "clustering": clustering.run,
-    "compaction": compaction.run,
-    "logcompaction": log_compaction.run,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +80,10 @@ class _Stale(Exception):
     """The state that a plan was computed on has changed."""
 
 
-def schedule(session: Session, name: str, find: Find, *, executes: bool = False) -> Begin | None:
+def schedule(session: Session, service: PlannedService, find: Find, *, executes: bool = False) -> Begin | None:
     """Compute a plan and append it to the log; return None if there is nothing to do.
 
     Args:
-        name: the service.
         find: returns the content of the plan as of a state of the log, or None.
         executes: this process executes the plan next and already beats for it; `execute` announces it.
 
@@ -99,7 +91,7 @@ def schedule(session: Session, name: str, find: Find, *, executes: bool = False)
         ConflictError: the table changed under the plan at every attempt; nothing was written, a retry is safe.
     """
     # Compactions re-read the timeline: another engine's log file that completed before the plan and is not in it would be lost.
-    compacts = SERVICES[name].action in COMPLETED_AS and session.config.merge_on_read
+    compacts, name = service.operation.action in COMPLETED_AS and session.config.merge_on_read, service.name
     last: _Stale | None = None
     for _ in range(_ATTEMPTS):
         # Follow before reading the state, so that no entry between the two is missed.
@@ -112,7 +104,7 @@ def schedule(session: Session, name: str, find: Find, *, executes: bool = False)
                 return None
             look = True if compacts or session.lock.shared_with_jvm else None
             with session.lease(f"planning {name}"):
-                begin = session.log.append(_entry(session, name, content, slot, follower, executes), look=look)
+                begin = session.log.append(_entry(session, service, content, slot, follower, executes), look=look)
         except _Stale as e:
             last = e
             _log.info("%s: %s is planned again: %s", session.url, name, e)
@@ -150,25 +142,27 @@ def _found(session: Session, find: Find, state: LogState, follower: Follower) ->
 
 
 def _entry(
-    session: Session, name: str, content: Content, slot: int, follower: Follower, executes: bool
+    session: Session, service: PlannedService, content: Content, slot: int, follower: Follower, executes: bool
 ) -> Callable[[LogState], LogEntry | None]:
-    groups, operation = groups_of(content), SERVICES[name]
+    groups, operation = groups_of(content), service.operation
+    archives = service is archive.SERVICE
 
     def build(state: LogState) -> LogEntry:
         planned: Content = content
         if not follower.complete:
             raise _Stale("the commit log was made again")
-        if slot < session.log.first_slot:  # the log may be pruned, since no open entry holds this slot yet
+        # The log may be pruned, since no open entry holds this slot yet.
+        if slot < session.log.first_slot:
             raise _Stale("the commit log has gone on to another epoch")
         for other in state.open.values():
-            if kind_of(other.operation) is Kind.RESTORE or (name, other.action) == ("archive", "savepoint"):
+            if kind_of(other.operation) is Kind.RESTORE or (archives and other.action == "savepoint"):
                 raise _Stale(f"{other.action} {other.instant} is under way")
-            if name == other.action == "archive":
+            if archives and other.action == "archive":
                 raise _Stale(f"archive {other.instant} is planned already")
             if other.plan is not None and not groups.isdisjoint(groups_of(held(session.store, other.plan))):
                 raise _Stale(f"{other.action} {other.instant} is planned for the same file groups")
         for commit in follower.commits:
-            planned = _beside(session, name, planned, groups, commit)
+            planned = _beside(session, service, planned, groups, commit)
         instant = session.next_instant(state.top)
         return Begin(
             instant,
@@ -184,18 +178,20 @@ def _entry(
     return build
 
 
-def _beside(session: Session, name: str, planned: Content, groups: frozenset[FileGroupId], commit: Commit) -> Content:
+def _beside(
+    session: Session, service: PlannedService, planned: Content, groups: frozenset[FileGroupId], commit: Commit
+) -> Content:
     """Adapt the plan of these file groups to a commit made meanwhile. Raises `_Stale` if it must be planned again."""
-    if name in DECIDED and kind_of(commit.operation) not in (Kind.SAVEPOINT, Kind.RESTORE):
+    if service.decided and kind_of(commit.operation) not in (Kind.SAVEPOINT, Kind.RESTORE):
         return planned  # superseded files and old instants stay so
     plain = plain_metadata_of(session.store, commit)
     writes = write_set_of(session.store, commit, plain)
-    if commit.restores or name in DECIDED or not groups.isdisjoint(writes.groups):
+    if commit.restores or service.decided or not groups.isdisjoint(writes.groups):
         more = None
         common = groups & writes.groups
-        if name == "compact_logs" and kind_of(commit.operation) in INGESTION and common <= writes.appended:
+        if service is log_compaction.SERVICE and kind_of(commit.operation) in INGESTION and common <= writes.appended:
             more = planned if log_compaction.stands_beside(planned, commit.instant, common) else None
-        elif name == "compact" and session.streams and not (commit.restores or writes.region):
+        elif service is compaction.SERVICE and session.streams and not (commit.restores or writes.region):
             more = compaction.grown(planned, commit.completion, plain)
         if more is None:
             raise _Stale(f"{commit.operation} {commit.instant} has landed")
@@ -205,7 +201,7 @@ def _beside(session: Session, name: str, planned: Content, groups: frozenset[Fil
 
 def perform(
     session: Session,
-    name: str,
+    service: PlannedService,
     find: Find,
     report: Reporter | None = None,
     damaged: Damaged | None = None,
@@ -217,9 +213,9 @@ def perform(
         damaged: the file groups that ``find`` skips. A group with an unreadable log file is added: the rest is planned again
             and executed, then the error is raised.
     """
-    _end_left(session, SERVICES[name].action)
+    _end_left(session, service.operation.action)
     damaged = damaged or Damaged()
-    while (begin := schedule(session, name, find, executes=True)) is not None:
+    while (begin := schedule(session, service, find, executes=True)) is not None:
         try:
             done = execute(session, begin.instant, report, runner)
         except BaseException as e:
@@ -229,13 +225,13 @@ def perform(
             if met or isinstance(e, CorruptTableError) or not isinstance(e, LakeLatchError):
                 with suppress(StorageError):
                     if end_plan(session, begin, f"{type(e).__name__} while it was executed") and not met:
-                        e.add_note(f"{session.url}: {name} {begin.instant} was cancelled; nothing of it landed")
+                        e.add_note(f"{session.url}: {service.name} {begin.instant} was cancelled; nothing of it landed")
             if met:
                 continue
             raise
         finally:
             session.heart.stop(begin.instant)
-        if error := damaged.told(name, done.instant):
+        if error := damaged.told(service.name, done.instant):
             raise error
         return done
     if damaged.error:
@@ -281,16 +277,17 @@ def execute(session: Session, instant: str, report: Reporter | None = None, runn
     # Again or for the first time: the scheduler may have died between the log entry and the instant.
     announce(session, begin)
     assert begin.plan is not None
-    files = extent(held(session.store, begin.plan))
+    files, service = extent(held(session.store, begin.plan)), SERVICES[begin.operation]
     try:
-        with (run := Execution(session, begin, report, runner)):
-            _RUN[begin.action](run)
+        with (run := Execution(session, begin, service, report, runner)):
+            service.run(run)
     except ConflictError as e:
         # A plan that lost to a committed change, at its commit or while it read, can never commit: end it for all.
         if session.log.outcome(e.winner) == "commit":
             end_plan(session, begin, str(e))
         raise
-    except RolledBackError:  # or another execution committed, and a clean has deleted the plan's files since
+    except RolledBackError:
+        # Or another execution committed, and a clean has deleted the plan's files since.
         if (completion := session.landed(instant)) is None:
             raise
     else:
@@ -306,7 +303,7 @@ def execute(session: Session, instant: str, report: Reporter | None = None, runn
 def cancel(session: Session, instant: str, *, reason: str = "asked to") -> bool:
     """End a pending plan and delete the files of its executions. Returns False if it has committed or ended already."""
     plan = _plan(session, instant)
-    if plan.action in DECIDED:
+    if is_decided(plan.operation):
         raise InputError(
             f"{session.url}: {plan.action} {instant} cannot be cancelled, because what it takes may be gone already; execute it",
             instant=instant,
@@ -327,9 +324,10 @@ def finish_decided(session: Session) -> list[Executed]:
     """Execute all pending cleans and archivals: they are decided, so waiting gains nothing."""
     done = []
     for begin in list(session.log.catch_up().open.values()):
-        if begin.action in DECIDED and begin.plan is not None:
+        if is_decided(begin.operation) and begin.plan is not None:
             try:
                 done.append(execute(session, begin.instant))
-            except (InputError, ConflictError, RolledBackError) as e:  # another was quicker, or it can never commit
+            except (InputError, ConflictError, RolledBackError) as e:
+                # Another was quicker, or it can never commit.
                 _log.info("%s: %s", session.url, e)
     return done

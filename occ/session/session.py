@@ -44,12 +44,12 @@ from ..entries import INLINE_BYTES, Commit, FileSizes, Settings, echo, undone_by
 from ..liveness import (
     FailedWriteCleaner,
     HeartbeatSender,
-    Leases,
     MarkerClient,
     MarkerService,
     NeighboursAtWork,
     OwnRecord,
     Pruner,
+    ReaderLeases,
 )
 from ..log import (
     EPOCH_SLOTS,
@@ -102,6 +102,7 @@ class Session:
         records: by T, the state of its open transactions, known without a request to a far store.
         first_sweep: called once, when the session first looks after others.
         landed_one: called after each commit, on the thread of its writer.
+        closed: the handle was closed.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class Session:
         process = env.process()
         self.writer = writer or f"{process.host}:{process.pid}"
         self._properties: bytes | None = None
+        self._checked: tuple[TableConfig, str | None] | None = None  # properties and schema that can be written
         self.config = self.read_config()
         self.config.refuse_opening()
         self.writable = bool(store.folders(LOG)) or self._finish_creation()
@@ -131,7 +133,7 @@ class Session:
         self._mutex = threading.Lock()  # guards that list
         self.footers = Footers(store)
         self.history = History(store, self.config.timeline_folder)
-        self._closed = self._swept = False
+        self.closed = self._swept = False
         if self.writable:
             self._publisher = publisher = Publisher(
                 store, env, self.config.timeline_folder, merge_on_read=self.config.merge_on_read
@@ -149,7 +151,7 @@ class Session:
             )
             self.neighbours = NeighboursAtWork(store, env, self.config.timeline_folder)
             self.pruner = Pruner(store, self.log, self.cleaner, publisher)
-            self.leases = Leases(store, env)
+            self.leases = ReaderLeases(store, env)
             self.heart = HeartbeatSender(
                 store, env, interval_s=lambda: self.settings.heartbeat_interval_s, after=self._after_beats
             )
@@ -160,7 +162,8 @@ class Session:
     @property
     def settings(self) -> Settings:
         """The settings shared by all writers of the table, as of the last read of the log."""
-        self.require_log()
+        if not self.writable:
+            self.require_log()
         return self.log.state.settings
 
     @property
@@ -171,8 +174,9 @@ class Session:
     @property
     def lock(self) -> TableLock:
         """The table's lock: its provider, taking it, changing it."""
-        self.require_open()
-        self.require_log()
+        if self.closed or not self.writable:
+            self.require_open()
+            self.require_log()
         return self._lock
 
     def lease(
@@ -196,7 +200,7 @@ class Session:
         """Stop the heartbeat thread and the lock's renewer. Idempotent."""
         for task in self._behind:  # they use the handle until they end
             task.wait()
-        self._closed = True
+        self.closed = True
         if self.writable:
             self._publisher.close()
             self.heart.close()
@@ -224,7 +228,7 @@ class Session:
 
     def require_open(self) -> None:
         """Raise `TableError` if this handle was closed."""
-        if self._closed:
+        if self.closed:
             raise TableError(f"this handle on {self.url} was closed; open the table again", table=self.url)
 
     def require_log(self) -> None:
@@ -242,14 +246,18 @@ class Session:
 
         Reads the properties again: a JVM writer may have upgraded the table or given it a metadata table.
         """
-        self.read_config().refuse_writing()
-        self._refuse_other_columns()
+        now = self.read_config(), self.log.state.schema_before(sys.maxsize) if self.writable else None
+        if now != self._checked:
+            now[0].refuse_writing()
+            self._refuse_other_columns()
+            self._checked = now
 
     def _finish_creation(self) -> bool:
         """Start the log of a table whose creator stopped before. False if the table has no log for another reason."""
         try:
             return self._properties is not None and finish(self.store, self._properties)
-        except (StorageError, CorruptTableError) as e:  # without write access it reads as an empty table
+        except (StorageError, CorruptTableError) as e:
+            # Without write access it reads as an empty table.
             _log.info("%s: its creation was not finished: %s", self.url, e)
             return False
 
@@ -305,7 +313,7 @@ class Session:
             except LakeLatchError as e:
                 _log.warning("%s: %s: %s", self.url, what, e)
 
-        if not (self.far or long) or self._closed:
+        if not (self.far or long) or self.closed:
             run()
             return
         with self._mutex:
@@ -421,8 +429,9 @@ class Session:
         # Hudi's writers allow each other's clocks a skew of 200 ms: each waits that long under the lock after it has taken
         # T. Ours takes a T that is so old instead, above all that are on the timeline. A C is never set back: Hudi's
         # writers compare with what was completed after their T.
-        now = self.env.now() - (CLOCK_SKEW_S if self.settings.timeline_first else 0.0)
-        top = self.newest(top)
+        now = self.env.now()
+        if self.settings.timeline_first:
+            now, top = now - CLOCK_SKEW_S, self.newest(top)
         refuse_clock(now, top, self.url, trusted=self.clock_is_right)
         return next_label(now, top, trusted=self.clock_is_right)
 
@@ -545,7 +554,8 @@ class Session:
             try:
                 timeline = self.timeline()
                 if any((i.completed or "") > (last.completion if last else EARLIEST) for i in timeline.commits):
-                    self.log.catch_up()  # if two were committed during the listing, it may show only the later one
+                    # If two were committed during the listing, it may show only the later one.
+                    self.log.catch_up()
                 timeline, slot = self._whole(timeline, follower)
                 found = look(timeline)
                 if not self._restored_since(follower):

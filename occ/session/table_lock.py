@@ -46,7 +46,8 @@ def settled(lock: str, *, env: Environment = SYSTEM) -> str:
     text(lock, "lock", error=ConfigError)
     if lock.lower() in (OWN_LOCK, NO_LOCK):
         return lock.lower()
-    check_url(lock)  # also for third-party providers, because the URL is stored with the table and printed
+    # Also for third-party providers, because the URL is stored with the table and printed.
+    check_url(lock)
     with open_provider(lock, env=env) as provider:
         return provider.url
 
@@ -161,7 +162,8 @@ class TableLock:
             return None
         # In its own folder the table needs no name: hosts may see that folder under different paths.
         own = lock == OWN_LOCK
-        place = f"{self._store.url}/{OWN_LOCK_FOLDER}"  # encoded: a folder's name may have '#', '?' or '%'
+        # Encoded: a folder's name may have '#', '?' or '%'.
+        place = f"{self._store.url}/{OWN_LOCK_FOLDER}"
         with self._mutex:
             if lock not in self._open:
                 if not own:
@@ -351,7 +353,8 @@ class TableLock:
 
     def _lease_to_change(self, new: str) -> TableLease:
         settings = self._log.state.settings
-        if not _openable(settings.lock):  # nobody can hold it, so the log alone orders commits, as under none://
+        # Nobody can hold it, so the log alone orders commits, as under none://.
+        if not _openable(settings.lock):
             return TableLease(NoLease(), settings, self._store.url)
         return self.lease(f"changing the lock to {new}")
 

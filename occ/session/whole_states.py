@@ -134,7 +134,8 @@ def refuse_cleaned(session: Looked, *, as_of: str | None = None, as_of_completio
         and (as_of_completion is None or _completion(each) <= as_of_completion)
         for each in known
     ]
-    if all(seen) and (timeline.config.layout != 1 or asked >= kept):  # an archive of layout 1 is not read
+    # An archive of layout 1 is not read.
+    if all(seen) and (timeline.config.layout != 1 or asked >= kept):
         return
     for each in savepoints(session.store, timeline):
         if seen == [_completion(commit) <= each.completion for commit in known]:

@@ -226,6 +226,7 @@ class TaskFiles:
         if again:
             before, file_id = self.spec.begun[old.group], self.spec.successor_id(old.group)
         moves = file_id not in ("", old.file_id)
+        # A group that moves has no version before it: for readers it begins here.
         writer = self.begin(
             old.partition, file_id or old.file_id, replaces=None if moves else old, before=before, again=again
         )
@@ -237,6 +238,7 @@ class TaskFiles:
         writer.finish()
         if writer.key_hashes:
             self.hashes.setdefault(writer.partition, []).extend(writer.key_hashes)
+        # Not open any more: a file that is being published counts no memory and cannot be flushed.
         self._open.remove(writer)
         self._publishing.append(self._pool.submit(self._publish, writer))
 
@@ -332,7 +334,8 @@ class NewGroups:
         target, writer = self._files.spec.target_file_bytes, self._writer
         if writer is not None:
             left = self._left(writer, rows)
-            if left < self._size.of(rows):  # an estimate from rows that are not encoded yet; flushing measures them
+            # An estimate from rows that are not encoded yet; flushing measures them.
+            if left < self._size.of(rows):
                 writer.flush()
                 left = self._left(writer, rows)
             if left > (1 - ALMOST) * target:
@@ -410,14 +413,12 @@ def _pieces(plan: Plan, files: TaskFiles, partition: str, place: int | str | Non
         return
     # Simple index inside one partition: look every incoming key up in the key columns of its slices.
     files.looked.add(FileGroupId(partition, ""))
-    first = begun(spec.group_id(partition, files.task))
-    if not there:  # so no key is needed
-        if not plan.delete:
-            yield _Piece(_into_new, (partition, incoming), (), first)
-        return
-    found, fresh = _looked_up(plan, files, partition, incoming)
-    if fresh.any():
-        yield _Piece(_into_new, (partition, incoming.where(fresh)), (), first)
+    # Without slices no key is looked up: all rows are new, and there is nothing to delete.
+    fresh = np.ones(incoming.num_rows, bool)
+    found, fresh = _looked_up(plan, files, partition, incoming) if there else ([], fresh)
+    if fresh.any() and not plan.delete:
+        new = begun(spec.group_id(partition, files.task))
+        yield _Piece(_into_new, (partition, incoming.where(fresh)), (), new)
     for old, mine, partners in found:
         yield _Piece(rewrite, (old, incoming.where(mine), _renumbered(partners, mine)), (old,))
 
@@ -544,6 +545,8 @@ def owners(plan: Plan, partition: str, keys: pa.Array) -> tuple[list[Found], _Ma
     slices, count = sorted(plan.slices.get(partition, ()), key=_bytes), len(keys)
     with closing(_held_by_each(plan.spec, slices, keys)) as found:
         held = list(found)
+    # Settled in three steps, each for the keys that the one before left: rows that are there, rows that only a base
+    # file still has, and room in small files.
     partners = [each[0] if each is not None else None for each in held]
     marks = [_met(each, count) if each is not None else np.zeros(count, bool) for each in partners]
     fresh = ~np.logical_or.reduce(marks) if marks else np.ones(count, bool)
@@ -666,7 +669,8 @@ def rewrite(
         if not mine.all():  # a key may come twice, and the other row may be the one to delete by
             incoming, partners = incoming.where(mine), None
     # Readers merge a log file onto the slice, so the slice need not be read where Hudi's merge gives the same as our rule.
-    blind = plan.combine is None and appends(plan.spec, old) and (plan.delete or plan.spec.rule.as_hudi)
+    appended = appends(plan.spec, old)
+    blind = plan.combine is None and appended and (plan.delete or plan.spec.rule.as_hudi)
     if blind and (plan.delete or not _comes_back(plan.spec, old, incoming.keys)):
         if plan.delete:
             files.append(old, None, incoming.keys.to_pylist())
@@ -675,7 +679,9 @@ def rewrite(
         return
     ours = old.instant == plan.spec.instant
     simple = plan.combine is None and (plan.delete or plan.spec.rule.plain) and not plan.spec.streams
-    if not simple or ours or old.logs or appends(plan.spec, old):
+    if not simple or ours or old.logs or appended:
+        # Rules that look at whole rows, log files, and our own earlier file: a row group alone does not tell the
+        # result.
         path, known = _merged_whole(plan, files, old, incoming)
     else:
         path, known = _by_row_groups(plan, files, old, incoming, partners)
@@ -702,6 +708,7 @@ def _effects(incoming: Selection, known: _Marks, *, delete: bool) -> Effects:
 
 def _merged_whole(plan: Plan, files: TaskFiles, old: FileSlice, incoming: Selection) -> tuple[str, _Marks]:
     base, rows = read_slice(plan.spec, old), incoming.slice()
+    # Against the slice as it was: after the merge every key is known.
     known = np.asarray(pc.is_in(incoming.keys, value_set=array_of_column(base, RECORD_KEY)))
     if plan.combine is not None:
         merged = plan.combine(base, rows)
@@ -745,6 +752,7 @@ def _by_row_groups(
         known = _met(partner, incoming.num_rows)
         taken = partner >= 0
         added = incoming.where(~known) if not plan.delete and not known.all() else None
+        # A row that is older than the stored one changes nothing, so its row group can be copied as it is.
         if not plan.delete and plan.spec.rule.ordering and taken.any():
             taken &= _newer(file, incoming, partner, plan.spec.rule)
         count, inserts = int(taken.sum()), added.num_rows if added else 0
@@ -859,6 +867,7 @@ def log_change(spec: FileSpec, old: FileSlice, base: pa.Table, merged: Merged) -
     """
     if not appends(spec, old):
         return None
+    # A merge leaves the commit time null in the rows that it made or changed.
     rows = merged.rows.filter(pc.is_null(merged.rows.column(COMMIT_TIME)))
     if rows.num_rows and (ordering := Plan(spec).ordering):
         if _comes_back(spec, old, array_of_column(rows, RECORD_KEY)):

@@ -137,6 +137,7 @@ class BaseFileWriter:
         start, end = old.row_groups[row_group]
         size = self._spec.row_group_rows
         # Small row groups are rewritten to be joined with their neighbours; copied, they would add up over the versions.
+        # Bytes are copied and not decoded, which is what makes an update of one row in a large file cheap.
         if 2 * (end - start) < size or 0 < 4 * self.waiting_rows < size:
             return False
         if old.raw is None or not self._parquet.takes(old.raw.columns) or not (chunks := old.chunks(row_group)):
@@ -151,6 +152,7 @@ class BaseFileWriter:
 
         ``inserted``: the keys that are new in the table.
         """
+        # The writer sees rows of the new file alone, and cannot tell an update from an insert.
         self._counts, self._inserted = (inserts, updates, deletes), inserted
 
     def note(self, more: Mapping[str, str]) -> None:

@@ -7,7 +7,7 @@ import functools
 import pyarrow as pa
 
 from ...errors import InputError
-from ..entries import SERVICES, Settings, columns_of, refuse_type
+from ..entries import Settings, columns_of, refuse_type
 from .file_spec import WantedFacts
 
 
@@ -16,13 +16,11 @@ def wanted_of(settings: Settings, schema: pa.Schema, operation: str) -> WantedFa
     """Return the facts to record for a transaction that writes rows of this schema.
 
     A bucket index needs no keys: equal ones meet in one bucket. bulk_insert needs none either: it is for rows known to be
-    new, and promises nothing about keys, as in Hudi. A service changes no row.
+    new, and promises nothing about keys, as in Hudi.
 
     Raises:
         InputError: the schema lacks a column of a unique constraint, or its type cannot be compared exactly.
     """
-    if operation in SERVICES:
-        return WantedFacts()
     for name in dict.fromkeys(name for constraint in settings.unique_constraints for name in constraint):
         if name not in schema.names:
             raise InputError(

@@ -48,6 +48,7 @@ class DataFile:
             ConflictError: the transaction yields to another one (``early_conflict_detection``).
         """
         spec = self._spec
+        # Before the marker is put: behind the sweep of an ended transaction it would only be litter.
         spec.refuse_if_over()
         if self._first:
             _announce_partition(spec, self._partition)
@@ -74,6 +75,8 @@ class DataFile:
             if not stands(spec.store, self._marker):
                 raise self._withheld()
             refuse_if_over(spec.store, spec.instant)
+        # t=0 the check above; t=1 a cleaner ends the transaction and sweeps; t=2 the name appears. So the marker is
+        # looked for again below.
         put = self._object.publish()
         # An outcome other than done may mean that the file, ours or another run's, is not on disk yet: secure it.
         kept = put if put.done else secured(spec.store, self.path)

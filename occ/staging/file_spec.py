@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -92,7 +93,9 @@ class FileSpec:
     def __getstate__(self) -> dict[str, Any]:
         if self.record is not None:
             self.record.travels()
-        return {**self.__dict__, "watcher": None, "spans": None, "record": None}
+        state = {**self.__dict__, "watcher": None, "spans": None, "record": None}
+        state.pop("rule", None)  # it is derived, and may hold what does not pickle
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, spans=KeySpans())
@@ -104,7 +107,8 @@ class FileSpec:
     def announce(self, files: Iterable[tuple[str, Io]]) -> list[Marker]:
         """Write the markers of these files, in one request where a server takes them."""
         wanted = list(files)
-        if self.record is not None:  # recorded before they are put: a put without an answer may arrive late
+        # Recorded before they are put: a put without an answer may arrive late.
+        if self.record is not None:
             self.record.markers += [Marker(self.instant, path, io) for path, io in wanted]
         return announce_all(self.store, self.instant, wanted, marker_client=self.marker_client)
 
@@ -117,7 +121,7 @@ class FileSpec:
         if not self.lives():
             refuse_if_over(self.store, self.instant)
 
-    @property
+    @cached_property
     def rule(self) -> Rule:
         """The rule that merges the rows of one key."""
         return rule_of(self.config, self.merge, self.ties)

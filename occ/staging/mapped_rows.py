@@ -71,7 +71,8 @@ class MappedRows:
             return
         wide = buckets or 1
         known: dict[str, int] = {}
-        runs = list[tuple[npt.NDArray[Any], npt.NDArray[Any]]]()  # the units of a run, and where the rows of each begin
+        # The units of a run, and where the rows of each begin.
+        runs = list[tuple[npt.NDArray[Any], npt.NDArray[Any]]]()
         order = _Runs(np.dtype(np.min_scalar_type(self.num_rows)))
         for start in range(0, self.num_rows, KEYS_AT_ONCE):
             rows = self._rows.slice(start, KEYS_AT_ONCE)
@@ -152,7 +153,8 @@ def repeated_hashes(hashes: Callable[[int], _Hashes], starts: Iterable[int]) -> 
     bounds = [(number << 64) // len(runs) for number in range(1, len(runs))]
     edges = [np.concatenate([[0], np.searchsorted(each, np.array(bounds, np.uint64)), [len(each)]]) for each in runs]
     found = []
-    for number in range(len(runs)):  # the same range of values from each run, so that equal hashes meet
+    # The same range of values from each run, so that equal hashes meet.
+    for number in range(len(runs)):
         near = np.concatenate([each[edge[number] : edge[number + 1]] for each, edge in zip(runs, edges, strict=True)])
         near.sort()
         found.append(np.unique(near[1:][near[1:] == near[:-1]]))

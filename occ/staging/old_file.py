@@ -216,7 +216,7 @@ def in_types(rows: pa.Table, spec: FileSpec) -> pa.Table:
     wanted = {f.name: f.type for f in spec.schema} | dict.fromkeys(META_COLUMNS, pa.string())
     for place, column in enumerate(rows.schema):
         kind = wanted.get(column.name, column.type)
-        if not holds(column.type, kind):
+        if column.type != kind and not holds(column.type, kind):
             rows = rows.set_column(place, pa.field(column.name, kind), rows.column(place).cast(kind))
     return rows
 

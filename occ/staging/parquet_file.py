@@ -28,7 +28,7 @@ _LEVEL = {"zstd": 3}  # Spark's own; Arrow's default is 1
 _SAMPLED_ROWS = 4096
 _UNIQUE = 0.9  # distinct values per row from which a column counts as unique
 _SMALL_BYTES = 4096
-_PIECE_BYTES = 1 << 20
+_PIECE_BYTES, _BUFFER_BYTES = 1 << 20, 1 << 16
 
 
 class ParquetFile:
@@ -41,6 +41,8 @@ class ParquetFile:
         self._names: dict[int, tuple[IO[bytes], list[Chunk]]] = {}
         self._told: list[pq.FileMetaData] = []
         self._sink = _Sink(stream)
+        # Arrow writes a small row group in dozens of pieces; each would be a call into Python.
+        self._out = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), _BUFFER_BYTES)
         self._row_groups: list[int | tuple[int, list[Any]]] = []  # where they lie, as `RawFooter.joined` wants it
         self._buffer: list[pa.Table] = []
         self._buffered = 0
@@ -134,10 +136,12 @@ class ParquetFile:
             # Without copied row groups the writer's own footer is complete; otherwise it is joined with theirs.
             if all(type(each) is int for each in self._row_groups):
                 writer.close()
+                self._out.flush()
                 self.footer = self._told[0]
                 return
             self._sink.withhold()
             writer.close()
+            self._out.flush()
             body = ending(RawFooter.of(self._sink.withheld).joined(self._row_groups))
             self._stream.write(body)
             self.footer = pq.read_metadata(pa.BufferReader(body))
@@ -149,10 +153,12 @@ class ParquetFile:
         for start in range(0, whole, size):
             group = self._shape.completed(pending.slice(start, min(size, whole - start)))
             writer = self._opened(group)
-            if group.schema != writer.schema:  # texts came in a dictionary in one call and plain in another
+            # Texts came in a dictionary in one call and plain in another.
+            if group.schema != writer.schema:
                 group = widened(group, writer.schema)
             self._row_groups.append(self._sink.ahead)
             writer.write_table(group, row_group_size=size)
+            self._out.flush()
         rest = pending.slice(whole)
         self._buffer, self._buffered = ([rest] if rest.num_rows else []), rest.num_rows
 
@@ -168,7 +174,7 @@ class ParquetFile:
             floats = {leaf for leaf, kind in leaves.items() if pa.types.is_floating(kind)}
             exact = [leaf for leaf in leaves if leaf not in floats]
             self._writer = pq.ParquetWriter(
-                self._sink,
+                self._out,
                 first.schema,
                 use_dictionary=[leaf for leaf in exact if leaf not in unique] if floats or unique else True,
                 write_statistics=exact if floats else True,
@@ -176,6 +182,7 @@ class ParquetFile:
                 metadata_collector=self._told,
                 **self._encoding(codec),
             )
+            self._out.flush()  # the magic bytes: `_Sink.begin` may have written them
         return self._writer
 
     def _encoding(self, codec: str) -> dict[str, Any]:
@@ -211,6 +218,8 @@ class _Sink:
             self._begun = True
 
     def write(self, body: bytes) -> int:
+        if self._target.closed:  # an abandoned file, whose buffer ends with it
+            return len(body)
         self._written += len(body)
         if self._begun:  # the writer's own magic bytes: `begin` wrote them
             assert body == MAGIC, body
@@ -219,7 +228,9 @@ class _Sink:
         return self._target.write(body)
 
     def flush(self) -> None:
-        """Do nothing: publishing the file flushes the stream."""
+        """Do nothing: publishing the file flushes the stream, and closes it."""
+
+    close = flush
 
     def withhold(self) -> None:
         """Divert the writer's footer, which lacks the copied row groups, from the stream to memory."""

@@ -130,6 +130,8 @@ class Selection:
 
     def unrepeated(self, ordering: Sequence[str], ties: Ties = "last") -> Selection:
         """Return one row for each key; see `hudi.merge.deduplicate`, also for its errors."""
+        if self.num_rows < 2:
+            return self
         if not self._rows.whole and self.num_rows > KEYS_AT_ONCE:
             return self._unrepeated_in_runs(ordering, ties)
         kept = unrepeated(self.keys, self.key_hashes, ordering, self.column, ties)

@@ -11,7 +11,7 @@ from ...conflict import NOWHERE, ReadSet, Region, Scan, Values, Where, WriteSet
 from ...errors import ConfigError, InputError
 from ...hudi.files import BaseFile, FileGroupId, LogFile
 from ...hudi.timeline import COMPLETED_AS, LATEST, CommitMetadata, FileSlice, Snapshot, WriteStat
-from ..entries import SERVICES, operation, together
+from ..entries import Operation, operation, together
 
 # Verbs with a name of their own in Hudi, for a transaction that used only this one.
 _ALONE = {"insert": "INSERT", "delete": "DELETE", "delete_where": "DELETE", "delete_all": "DELETE"}
@@ -20,12 +20,14 @@ _ALONE = {"insert": "INSERT", "delete": "DELETE", "delete_where": "DELETE", "del
 class Staged:
     """Collects the changes until the commit; read-only afterwards.
 
+    ``service``: the operation of a table service, which has no name in `operation`.
+
     Attributes:
         verbs: the writing methods that were called so far.
     """
 
-    def __init__(self, name: str, *, merge_on_read: bool = False) -> None:
-        self.operation = SERVICES.get(name) or operation(name, merge_on_read=merge_on_read)
+    def __init__(self, name: str, service: Operation | None = None, *, merge_on_read: bool = False) -> None:
+        self.operation = service or operation(name, merge_on_read=merge_on_read)
         self._name = name
         self._stats: dict[FileGroupId, WriteStat] = {}
         self._logs: dict[FileGroupId, list[WriteStat]] = {}
@@ -54,6 +56,8 @@ class Staged:
         for each in stats:
             group, stat = FileGroupId(each.partition, each.file_id), each
             if each.whole is not None:
+                # Relative to the slice that the transaction began with; the counts of one write would say that its
+                # own rows were updated.
                 inserts, updates, deletes = each.whole
                 stat = replace(each, num_inserts=inserts, num_updates=updates, num_deletes=deletes, whole=None)
             if each.log_files:
@@ -226,7 +230,8 @@ class Staged:
     @property
     def untouched(self) -> bool:
         """True if no write and no read is recorded so far."""
-        return self.empty and self.read_set() == Staged(self._name).read_set()
+        read = self.tells_all or self.looked_where or self._looked_into or self._saw or self._scans or self._conditions
+        return self.empty and self._scanned is None and not read
 
     @property
     def empty(self) -> bool:
@@ -246,7 +251,8 @@ class Staged:
         """The file groups created, changed or replaced, and the region claimed."""
         appended, rewritten = frozenset(self._logs), frozenset(self._stats) | self._all_replaced()
         others = self.named | rewritten
-        groups = appended | others if others else appended  # the same object, so that comparing the two sets is free
+        # The same object, so that comparing the two sets is free.
+        groups = appended | others if others else appended
         return WriteSet(groups, self._region, appended - rewritten if rewritten else appended, unique=self.values())
 
     def values(self) -> dict[str, Values]:
@@ -267,19 +273,28 @@ class Staged:
         found = {_ALONE.get(each, "UPSERT") for each in self.verbs} if self.operation.hudi_name == "UPSERT" else set()
         return found.pop() if len(found) == 1 else self.operation.hudi_name
 
+    @property
+    def region(self) -> Region:
+        """The partitions that it overwrites, and all that appears in them."""
+        return self._region
+
+    @property
+    def blind(self) -> bool:
+        """True if it adds rows and has read nothing."""
+        return self.operation.blind and not (self.looked_where or self._scanned or self._saw or self._scans)
+
     def read_set(self) -> ReadSet:
         """The reads that the result depends on."""
         if self.operation.service:
             return ReadSet(scans=())
-        looked = bool(self.looked_where or self._scanned or self._saw or self._scans)
         lookups = (Scan(self._looked, groups=frozenset(self._looked_into)),)
         scans: tuple[Scan, ...] | None
         if self._scanned is not None or self._scans:
             scans = (Scan(self._scanned or NOWHERE, groups=frozenset(self._saw)), *self._scans)
         else:
             scans = () if self.tells_all and not self._saw else None
-        blind, condition = self.operation.blind and not looked, tuple(self._conditions)
-        return ReadSet(self._read, blind=blind, condition=condition, scans=scans, lookups=lookups)
+        condition = tuple(self._conditions)
+        return ReadSet(self._read, blind=self.blind, condition=condition, scans=scans, lookups=lookups)
 
     def metadata(self, schema: str | None, extra: Mapping[str, str] = MappingProxyType({})) -> CommitMetadata:
         """Return the commit's metadata for the timeline, with ``extra`` entries."""

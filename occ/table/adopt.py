@@ -78,7 +78,8 @@ def adopt(
     refuse_unknown_settings(adopt, settings)
     store = store_of(url, storage)
     if (properties := store.body(PROPERTIES)) is not None:
-        finish(store, properties)  # a table of ours may be half created: its creator has died, or is slow
+        # A table of ours may be half created: its creator has died, or is slow.
+        finish(store, properties)
     state, commits = _old_log(store)
     state.settings.refuse_older_versions(store.url)
     if settings.get("unique_constraints"):
@@ -112,7 +113,8 @@ def adopt(
     prove(wanted.lock, store.url, env=env)
     if table is not None:
         with table:
-            with suppress(UnsupportedTableError):  # the last commit may be unpublishable, as it meets foreign ones
+            # The last commit may be unpublishable, as it meets foreign ones.
+            with suppress(UnsupportedTableError):
                 table.rollback_failed_writes(wait=True, progress=progress)
             still = table.session.log.catch_up().open.values()
             _refuse_the_living(store.url, [begin.instant for begin in still if not begin.waits])

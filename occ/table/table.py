@@ -24,6 +24,7 @@ from ..services import (
     LINEAR,
     MIN_LOGS,
     RETAIN_COMMITS,
+    SERVICES,
     Archival,
     Damaged,
     Executed,
@@ -836,7 +837,7 @@ class Table:
         def find(state: LogState) -> dict[str, object] | None:
             return cleaning.find(session, state, retention, session.leases.alive(timeout_s=timeout_s))
 
-        begin = schedule(session, "clean", find)
+        begin = schedule(session, cleaning.SERVICE, find)
         return begin.instant if begin else None
 
     def clean(
@@ -901,7 +902,7 @@ class Table:
             content, why = archive.find(session, state, least, leases)
             return content
 
-        begin = schedule(session, "archive", find)
+        begin = schedule(session, archive.SERVICE, find)
         return begin.instant if begin else None, why
 
     def archive(
@@ -980,7 +981,7 @@ class Table:
         session, find = self._clustering(
             small_bytes, target_bytes, partitions, Layout.asked(sort_by, layout), Damaged()
         )
-        begin = schedule(session, "cluster", find)
+        begin = schedule(session, clustering.SERVICE, find)
         return begin.instant if begin else None
 
     def _clustering(
@@ -1025,7 +1026,7 @@ class Table:
         refuse_no_runner(runner)
         asked = Layout.asked(sort_by, layout)
         session, find = self._clustering(small_bytes, target_bytes, partitions, asked, damaged)
-        return perform(session, "cluster", find, report, damaged, runner)
+        return perform(session, clustering.SERVICE, find, report, damaged, runner)
 
     # --- compaction ------------------------------------------------------------------------------------------
 
@@ -1036,7 +1037,7 @@ class Table:
             UnsupportedTableError: this library cannot merge the log files, or cannot write the rows.
         """
         session, find = self._compaction(partitions, Damaged())
-        begin = schedule(session, "compact", find)
+        begin = schedule(session, compaction.SERVICE, find)
         return begin.instant if begin else None
 
     def _compaction(
@@ -1054,7 +1055,7 @@ class Table:
         """Compact; with ``keep`` only the slices that are due in a round of services with these archival bounds."""
         damaged = Damaged()
         session, find = self._compaction(partitions, damaged, keep)
-        return perform(session, "compact", find, report, damaged, runner)
+        return perform(session, compaction.SERVICE, find, report, damaged, runner)
 
     def compact(
         self,
@@ -1086,7 +1087,7 @@ class Table:
         """
         damaged = Damaged()
         session, find = self._log_compaction(min_logs, partitions, damaged)
-        begin = schedule(session, "compact_logs", find)
+        begin = schedule(session, log_compaction.SERVICE, find)
         if begin is None and damaged.error:
             raise damaged.error
         return begin.instant if begin else None
@@ -1124,7 +1125,7 @@ class Table:
         refuse_no_runner(runner)
         report, damaged = Reporter(progress, "compact_logs", "file groups"), Damaged()
         session, find = self._log_compaction(min_logs, partitions, damaged)
-        return perform(session, "compact_logs", find, report, damaged, runner)
+        return perform(session, log_compaction.SERVICE, find, report, damaged, runner)
 
     def run_services(
         self,
@@ -1177,6 +1178,12 @@ class Table:
         if cluster:
             by = asked.by if asked else None
             due["cluster"] = partial(self.cluster, sort_by=by, layout=layout, progress=told, runner=runner)
+        for each in SERVICES.values():
+            if each.due is not None:
+                report = Reporter(told, each.name, "file groups")
+                due[each.name] = partial(
+                    perform, self.session, each, partial(each.due, self.session), report, runner=runner
+                )
         due["clean"] = partial(self.clean, retain_commits=retain_commits, progress=told, runner=runner)
         due["archive"] = lambda: self.archive(keep_min=keep_min, keep_max=keep_max, progress=progress)
         return run_round(due, stop)

@@ -115,7 +115,8 @@ class _Run(Generic[T]):
                 value = self._work(transaction)
                 self._look_for_kept_state(transaction)
         except CommitError as e:
-            self._begun[-1] = transaction.instant  # it may have begun again with another T (`occ.turns`)
+            # It may have begun again with another T (`occ.turns`).
+            self._begun[-1] = transaction.instant
             self._refuse_kept_transaction(e)
             if isinstance(e, ConflictError):
                 self._learn(transaction)
@@ -139,7 +140,7 @@ class _Run(Generic[T]):
             )
 
     def _look_for_kept_state(self, transaction: Transaction) -> None:
-        if transaction.staged:
+        if transaction.workspace.staged:
             self._staged = True
         elif self._staged and (empty := used_up(self._work)):
             raise InputError(

@@ -91,14 +91,14 @@ class WriteResult:
     @classmethod
     def of(cls, done: RunResult[Transaction]) -> WriteResult:
         """Make the result of a run whose function returned its transaction."""
-        commit = done.commit
+        commit, changes = done.commit, done.value.workspace.changes
         return cls(
-            done.value.workspace.changes.label.lower(),
+            changes.label.lower(),
             commit.instant if commit else None,
             commit.completion if commit else None,
             done.attempts,
             done.losses,
-            done.value.files if commit else (),
+            changes.stats if commit else (),
             done.wasted_s,
         )
 

@@ -207,7 +207,8 @@ class Attempt:
         )
         session.heart.start(made.instant, shared=True)
         try:
-            made.check()  # after the first beat: a cleaner that ended the plan before would not have seen it
+            # After the first beat: a cleaner that ended the plan before would not have seen it.
+            made.check()
             if plan.action != "archive":  # archival has no instant in Hudi
                 made._announce(plan.action, "inflight")
         except BaseException:
@@ -223,7 +224,8 @@ class Attempt:
         """The table as of the begin slot, whatever was committed since."""
         if self._snapshot is None:
             views = self.session.views
-            self._snapshot = self.seen(lambda: views.at(self.begin_slot, self.instant, self.follower)).snapshot
+            view = self.seen(lambda: views.at(self.begin_slot, self.instant, self.follower))
+            self._snapshot, self._schema_text = view.snapshot, (view.schema,)
         return self._snapshot
 
     @property
@@ -310,7 +312,8 @@ class Attempt:
 
     def require_open(self) -> None:
         """Raise if the attempt is over, or its table was closed."""
-        self.session.require_open()
+        if self.session.closed:
+            self.session.require_open()
         if self.state != "open":
             raise is_over(self, self.state)
 

@@ -130,11 +130,11 @@ class BeginEntry:
         """Append the entry, with neighbours under the table's lock and after an import of their commits."""
         session = self._session
         while True:
-            if self.lease is None and session.settings.timeline_first:
+            timeline_first = session.settings.timeline_first
+            if self.lease is None and timeline_first:
                 self.lease = session.lease(f"beginning {operation}")
             try:
-                look = True if session.settings.timeline_first else None
-                return session.log.append(self, follower=follower, publishes=False, look=look)
+                return session.log.append(self, follower=follower, publishes=False, look=timeline_first or None)
             except _NeedsLockError:
                 continue
 
@@ -226,7 +226,8 @@ class BeginEntry:
         if not request.fits:
             return False
         self._paths.append(request.path)
-        with suppress(LakeLatchError):  # best effort: without it the next leader just does not begin us
+        # Best effort: without it the next leader just does not begin us.
+        with suppress(LakeLatchError):
             self._session.store.put_if_absent(request.path, b"", durable=False)
         return True
 
@@ -256,7 +257,8 @@ class BeginEntry:
 
 def takes(state: LogState, epoch: int, request: BeginRequest) -> bool:
     """Return whether a leader at this state may begin the transaction of the request."""
-    if any(begin.reserved for begin in list(state.open.values())):  # a copy, because other threads may read on
+    # A copy, because other threads may read on.
+    if any(begin.reserved for begin in list(state.open.values())):
         return False
     # Ids of earlier epochs are unknown here, so their transactions might begin twice.
     return request.epoch == epoch and request.settled == state.settled and request.asked not in state.asked

@@ -183,6 +183,7 @@ def _looked_for(written: pa.Table, constraint: Sequence[str]) -> Where:
             else:
                 low, high = (each.as_py() for each in pc.min_max(column).values())
                 found += [Term(name, ">=", low), Term(name, "<=", high)]
-        except (ValueError, OverflowError):  # a date or time outside Python's range excludes no file
+        except (ValueError, OverflowError):
+            # A date or time outside Python's range excludes no file.
             continue
     return tuple(found)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
@@ -63,7 +63,11 @@ class Workspace:
     def __init__(self, attempt: Attempt, changes: Staged) -> None:
         self._attempt, self.changes = attempt, changes
         self.session, self.operation, self.url = attempt.session, attempt.operation, attempt.url
-        self.begin_slot = attempt.begin_slot
+        self.begin_slot, self.require_open, self.explaining = (
+            attempt.begin_slot,
+            attempt.require_open,
+            attempt.explaining,
+        )
         self.schema_text: str | None = None
         self.rebase: Rebase | None = None
         self.watcher: FileWatcher | None = None
@@ -274,10 +278,11 @@ class Workspace:
             more = [field for field in spec.schema if field.name not in self._columns.names]
             wide = pa.schema([*self._columns, *more])
             spec, self.schema_text = self.session.file_spec(self._attempt.instant, wide, base, required)
+        service = self.changes.operation.service  # it rewrites rows that are there
         spec = replace(
             spec,
-            wanted=wanted_of(self.session.settings, spec.schema, self.operation),
-            required=() if self.changes.operation.service else required,  # a service rewrites existing rows
+            wanted=spec.wanted if service else wanted_of(self.session.settings, spec.schema, self.operation),
+            required=() if service else required,
             write=max(self._write, 0),
             begun=self._begun(),
             watcher=self.watcher,
@@ -527,14 +532,6 @@ class Workspace:
                 "Begin it as 'insert_overwrite'",
                 operation=self.operation,
             )
-
-    def explaining(self, *faults: type[Exception]) -> AbstractContextManager[None]:
-        """See `Attempt.explaining`."""
-        return self._attempt.explaining(*faults)
-
-    def require_open(self) -> None:
-        """Raise if the attempt is over, or its table was closed."""
-        self._attempt.require_open()
 
 
 def _is_slice(group: Any, name: str) -> FileSlice:

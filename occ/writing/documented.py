@@ -60,7 +60,8 @@ def like(model: Callable[..., Any]) -> Callable[[Method], Method]:
         method.__doc__ = _text(sections)
         return method
 
-    return complete if model.__doc__ else lambda method: method  # without docstrings under ``python -OO``
+    # Without docstrings under ``python -OO``.
+    return complete if model.__doc__ else lambda method: method
 
 
 def retried(verb: Callable[..., Any]) -> Callable[[Method], Method]:

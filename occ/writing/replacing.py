@@ -25,7 +25,8 @@ def insert(session: Session, given: Any, missing: str, new_columns: str, zone: s
     incoming = Incoming(given, session.url, session.config, missing=missing, new_columns=new_columns, zone=zone)
 
     def stage(txn: Writer) -> None:
-        if txn.session.settings.bucket_count is not None:  # a key has one bucket, so an insert must look it up
+        # A key has one bucket, so an insert must look it up.
+        if txn.session.settings.bucket_count is not None:
             stage_upsert(txn, incoming, "insert")
             return
         txn.workspace.refuse_merge("insert")

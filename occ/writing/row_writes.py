@@ -274,7 +274,8 @@ class _ConditionsAgain:
         self.changes: list[tuple[str | None, Change]] = []
 
     def __call__(self, lost: Lost) -> list[WriteStat]:
-        for mine in lost.appended:  # our delete blocks are written, though a row may no longer meet the condition
+        # Our delete blocks are written, though a row may no longer meet the condition.
+        for mine in lost.appended:
             refuse_same_rows(lost, mine, read=True)
         with TaskFiles(lost.spec, 0, round=lost.round) as files:
             changed = (current for unit in lost.units for current in unit.current)

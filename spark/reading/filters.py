@@ -96,7 +96,8 @@ def _value(expression: Any) -> Any:
         return None
     try:
         return _in_python(value, expression.dataType().typeName())
-    except OverflowError:  # Spark's years have more than four digits, and some come before the first
+    except OverflowError:
+        # Spark's years have more than four digits, and some come before the first.
         return None
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...errors import LakeLatchError, TableError
-from ...occ.liveness import Beating, Lease, lease_path
+from ...occ.liveness import LeaseSender, ReaderLease, lease_path
 
 if TYPE_CHECKING:
     from ...environment import Timer
@@ -49,7 +49,7 @@ class ScanLease:
         self._mutex = threading.Lock()  # guards the three; never held during a request
         self._held: list[_Held] = []
         self._timer: Timer | None = None
-        self._beating: Beating | None = None  # of the timer's thread alone
+        self._beating: LeaseSender | None = None  # of the timer's thread alone
 
     def hold(self, rows: Any, completion: str | None) -> None:
         """Keep the files of this DataFrame, of the state at that time. With None only the retention keeps them."""
@@ -93,8 +93,8 @@ class ScanLease:
         moments = {each.completion for each in left}
         at, exact = min(moments), len(moments) == 1
         if self._beating is None or self._beating.lost:
-            lease = Lease(env.uuid(), self._session.writer, at, exact=exact, process=env.process())
-            self._beating = Beating(store, lease)
+            lease = ReaderLease(env.uuid(), self._session.writer, at, exact=exact, process=env.process())
+            self._beating = LeaseSender(store, lease)
             return
         self._beating.lease = replace(self._beating.lease, at=at, exact=exact)
         self._beating.beat()

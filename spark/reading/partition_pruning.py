@@ -51,7 +51,8 @@ def matching_partitions(
         for conjunct in telling:
             known = known.where(column_of(conjunct))
         return unknown | {row[0] for row in known.select(_PATH).collect()}
-    except (PySparkException, Py4JError):  # a cast that fails for a value, which no row of the query may have
+    except (PySparkException, Py4JError):
+        # A cast that fails for a value, which no row of the query may have.
         return set(partitions)
 
 

@@ -48,7 +48,8 @@ def rows_of(
     if columns is not None:
         needed = _used(narrow(spark.createDataFrame([], spark_schema(schema))))
         fields = [each for each in schema if each.name.lower() in needed]
-        schema = pa.schema(fields or [schema.field(0)])  # one at least, to know how many rows there are
+        # One at least, to know how many rows there are.
+        schema = pa.schema(fields or [schema.field(0)])
     rows = merged(spark, table, others, schema)
     return narrow(rows.unionAll(_base_files(spark, table, whole, schema)) if whole else rows)
 

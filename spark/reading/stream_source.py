@@ -71,7 +71,8 @@ class StreamReader(api.DataSourceStreamReader):  # type: ignore[misc]
         if after >= until:
             return []
         if self._asked.change_feed:
-            table.change_feed(after=after or None, until=until)  # refuses a span whose files a cleaning has deleted
+            # Refuses a span whose files a cleaning has deleted.
+            table.change_feed(after=after or None, until=until)
             moments = [after, *(instant.order[0] for instant, _ in table.commits(after=after or None, until=until))]
             return [
                 FeedPart(self._asked.path, first or None, last, self._asked.columns)

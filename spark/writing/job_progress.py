@@ -52,12 +52,14 @@ class JobProgress:
             yield self
         except Exception as e:
             _stop(thread, over)
-            if self._error is not None:  # Spark's error for a cancelled job does not give the reason
+            # Spark's error for a cancelled job does not give the reason.
+            if self._error is not None:
                 raise self._error from e
             raise
         finally:
             _stop(thread, over)
-            _accumulatorRegistry.pop(self.written.aid, None)  # PySpark would keep it as long as the session lives
+            # PySpark would keep it as long as the session lives.
+            _accumulatorRegistry.pop(self.written.aid, None)
         if self._error is not None:
             raise self._error
         # The tracker counts the last tasks only after the job has returned to us; on a busy machine, all of them.

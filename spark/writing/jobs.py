@@ -118,6 +118,7 @@ def _of_a_worker(error: LakeLatchError, host: str, txn: Owner) -> LakeLatchError
     if not isinstance(error, StorageError | RolledBackError):
         return error
     with suppress(LakeLatchError):  # a driver that cannot reach the table either learns nothing
+        # The log decides: it is what the driver can read and the workers may not.
         if txn.instant not in session.log.catch_up().open:
             return error
         if isinstance(error, StorageError):
@@ -159,6 +160,7 @@ def described(spark: Any, text: str) -> Iterator[None]:
 def tagged(spark: Any, store: Store, txn: Owner, text: str) -> Iterator[None]:
     """Tag the jobs of this thread, so that they end with the transaction."""
     context, instant = spark.sparkContext, txn.instant
+    # The session is the caller's; its thread gets back what was set.
     before = {name: context.getLocalProperty(name) for name in _CHANGED}
     context.addJobTag(tag_of(instant))
     context.setJobDescription(text)
@@ -171,6 +173,7 @@ def tagged(spark: Any, store: Store, txn: Owner, text: str) -> Iterator[None]:
     try:
         yield
     except BaseException:
+        # First, so that no task goes on writing while the reason is looked for.
         context.cancelJobsWithTag(tag_of(instant))
         if txn.watcher is not None:
             txn.watcher.refuse_if_beaten()  # raises the real reason, if this is it

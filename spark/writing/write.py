@@ -126,6 +126,7 @@ class Writes:
         schema, config = self._checked(rows), self._table.config
         size = estimated_bytes(rows)
         tasks = max(self._slots(rows), (size or 0) // self._sizes.task_bytes)
+        # Sorted here, by Spark: the tasks write their rows in the order in which they come.
         arranged = ordered(rows, schema, config, sort, sort_by, tasks)
         if arranged is not rows and (self._txn is not None or self._table.settings.bucket_count is not None):
             why = (
@@ -152,6 +153,7 @@ class Writes:
                     f"({', '.join(sorted(named))}); filter the rows, or name that partition too",
                     partitions=others,
                 )
+            # After the tasks: only their files tell which partitions the rows are of.
             for partition in sorted(written | (named or set())):
                 txn.overwrites(partition)
                 txn.drop_file_groups(txn.current.file_slices(partition))
@@ -194,7 +196,8 @@ class Writes:
         operation: str,
         finish: Callable[[Transaction, Sequence[WriteStat]], None],
     ) -> WriteResult:
-        exact = self._txn is not None  # after repeated keys, only a transaction of its own can be retried here
+        # After repeated keys, only a transaction of its own can be retried here.
+        exact = self._txn is not None
         with Source(rows, self._few(rows)).until_done() as source:
             small = source.small
 
@@ -206,6 +209,7 @@ class Writes:
                     txn.workspace.report.add(sum(each.num_writes for each in answers[0].stats))
                 elif exact:
                     fields = spec.config.record_key_fields
+                    # Equal keys meet in one task, which can then refuse or merge them.
                     spread = [
                         *columns.partition_columns(schema, spec.config.partition_fields),
                         columns.key_column(fields),
@@ -215,6 +219,8 @@ class Writes:
                 else:
                     task = InsertTask(spec, check=operation != "bulk_insert")
                     answers = self.collect(txn, source.use(), task, operation)
+                    # Several tasks may have had rows of one key, and then files of the attempt hold it twice: its
+                    # work is thrown away.
                     if repeated_keys(answers):
                         raise _RepeatedKeys
                 stats = stats_of(answers)
@@ -364,6 +370,7 @@ class Writes:
         placed = (
             rows.join(held, same, "left").withColumn(GROUP_COLUMN, F.coalesce(F.col(GROUP_COLUMN), slot)).drop(*names)
         )
+        # Else new keys would begin a file in each slot, however small the files are that the partition has.
         if small := _small(plan, slots):
             # The rows of a slot join a small file of the partition, in the task that merges the other rows of that file.
             named = F.create_map(*(F.lit(text) for pair in small.items() for text in pair))[F.col(GROUP_COLUMN)]
@@ -388,7 +395,8 @@ class Writes:
         columns.refuse_missing(given, config, delete=True)
         located = all(n in given.names for n in config.partition_fields)
         names = [*config.record_key_fields, *(n for n in config.partition_fields if located)]
-        ordering = [name for name in config.newer_by if name in given.names]  # it spares rows that are newer
+        # It spares rows that are newer.
+        ordering = [name for name in config.newer_by if name in given.names]
         refuse_some_of_the_order(ordering, config)
         names += ordering
         chosen = keys.select(*dict.fromkeys(names))
@@ -476,6 +484,8 @@ class Writes:
             again = txn.workspace.hook_of(ConditionAgain, run)
             if not again.add(condition, lambda each, slices: self._named(each, schema, slices, computed), values):
                 txn.workspace.rebase = None
+            # The declarations above count all the same: a row that appears there later is a conflict, or met by the
+            # rebase.
             if not slices:
                 return []
             plan = Plan(txn.file_spec(schema), slices_by_partition(slices))
@@ -515,7 +525,8 @@ class Writes:
         rows = self._received(rows)
         given = columns.arrow_schema(rows.schema)
         incoming = partial(Incoming, url=self._table.url, config=self._table.config, new_columns=new_columns)
-        incoming(given.empty_table())  # refuses unfit columns here, before the user writes the clauses
+        # Refuses unfit columns here, before the user writes the clauses.
+        incoming(given.empty_table())
         return MergeInto(self._table.url, partial(self._merge_by_clauses, rows, given, incoming))
 
     def _merge_by_clauses(
@@ -543,6 +554,7 @@ class Writes:
                 return Planned(Plan(spec, slices_by_partition(txn.current.file_slices()), combine=clauses))
 
             def work(txn: Transaction) -> list[WriteStat]:
+                # A Spark job costs more than the whole merge of a few rows.
                 if source.small is not None and self._fits(txn, source.small):
                     before = set(txn.files)
                     _, _, *clauses = asked(txn)

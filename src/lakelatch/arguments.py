@@ -176,7 +176,8 @@ def number(
 ) -> Any:
     """Return a number between two bounds; never NaN, infinite, or a bool."""
     fits = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-    if not fits or not _is_finite(value) or not least <= value <= most:
+    # NaN is in no bounds; and a whole number may be beyond every float.
+    if not fits or not least <= value <= most or abs(value) > sys.float_info.max:
         bounds = [f"at least {least:g}"] * math.isfinite(least) + [f"at most {most:g}"] * math.isfinite(most)
         what = "a whole number" if whole else "a number"
         shown = (
@@ -186,13 +187,6 @@ def number(
         )
         raise error(f"{name}={shown} is not {what}{' of ' if bounds else ''}{' and '.join(bounds)}; give one")
     return value
-
-
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number beyond every float
-        return False
 
 
 def flag(value: Any, name: str) -> bool:

@@ -143,7 +143,8 @@ class SpareThreads:
         self._idle_s = idle_s
         self._waiting: deque[_Calls] = deque()
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._waiting.clear)  # those threads are not in the child
+            # Those threads are not in the child.
+            os.register_at_fork(after_in_child=self._waiting.clear)
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -204,7 +205,8 @@ class SystemEnvironment:
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)  # the only place where the library does; tests hand in a clock of their own
+        # The only place where the library does; tests hand in a clock of their own.
+        time.sleep(seconds)
 
     def random(self) -> float:
         # Not the module's generator: a thread of ours would change the numbers of a program that has seeded it.

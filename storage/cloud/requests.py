@@ -133,7 +133,8 @@ class Client:
         make: Any = {"s3": kinds.S3Store, "gs": kinds.GCSStore, "az": kinds.AzureStore}[place.kind]
         client = {key: value for key, value in place.options.items() if key in _CLIENT_OPTIONS}
         config = {key: value for key, value in place.options.items() if key not in _CLIENT_OPTIONS}
-        patience_s = float(config.pop("retry_s", 60))  # for how long a repeatable request is retried
+        # For how long a repeatable request is retried.
+        patience_s = float(config.pop("retry_s", 60))
         if place.account:
             config["account_name"] = place.account
         shared: dict[str, Any] = {"config": config, "prefix": place.path or None}

@@ -197,6 +197,7 @@ class CloudStore:
     @property
     def _ask(self) -> Requests:
         live = self._live
+        # A child of fork has the parent's client, whose threads it has not.
         if live is None or live[0] != os.getpid():
             live = self._live = (os.getpid(), connect(self._place))
         return live[1]
@@ -207,6 +208,7 @@ class CloudStore:
         except Failure as failure:
             if failure.verdict is Verdict.UNSURE:
                 return Put(Outcome.UNKNOWN, cause=failure.text)
+            # S3 answers 404, and not 412, where the object to be replaced is gone.
             gone = failure.verdict is Verdict.ABSENT and isinstance(mode, dict)
             if failure.verdict is Verdict.TAKEN or gone:
                 return Put(Outcome.LOST)
@@ -279,6 +281,7 @@ class _Reader(io.RawIOBase):
         end = min(self._at + len(view), self._size)
         if self._at >= end:
             return 0
+        # Parquet reads footer, then columns: for a small object one request instead of three.
         if self._size <= _WHOLE_BYTES and self._whole is None:
             self._whole = self._store.read_range(self._path, 0, self._size)
         if self._whole is None:

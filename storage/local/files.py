@@ -112,7 +112,7 @@ class NewFile:
         self.settle(durable)
         with self.naming(durable) as folder:
             try:
-                self._link(durable)
+                (self._link_named if self.temp else self._link_unnamed)(durable)
             except FileExistsError:
                 refuse_other_kinds(self.full, "was not written")
                 return Put(Outcome.LOST)
@@ -159,7 +159,8 @@ class NewFile:
         """Replace the object at the path. Return False when that was deleted meanwhile."""
         try:
             if not _exchange(self.temp, self.full):
-                self.replace()  # no such call here: an object that was deleted in this moment comes back
+                # No such call here: an object that was deleted in this moment comes back.
+                self.replace()
         except FileNotFoundError:
             return False
         except OSError as error:
@@ -173,7 +174,8 @@ class NewFile:
                 if os.path.samestat(os.fstat(folder), os.stat(folder_of(self.full))):
                     self._flush(folder)
                 else:
-                    sync_folder(folder_of(self.full), self._flush)  # pruned meanwhile, and created again
+                    # Pruned meanwhile, and created again.
+                    sync_folder(folder_of(self.full), self._flush)
             except OSError as error:
                 cause = f"{self.full} is there, but its folder was not flushed: {error.strerror}"
                 return Put(Outcome.UNKNOWN, cause=cause, unflushed=True)
@@ -186,12 +188,6 @@ class NewFile:
             with suppress(OSError, StorageError):  # unpublished bytes that the disk did not take
                 self._stream.close()
         os.close(self._fd)
-
-    def _link(self, durable: Durable) -> None:
-        if self.temp:
-            self._link_named(durable)
-        else:
-            self._link_unnamed(durable)
 
     def _link_unnamed(self, durable: Durable) -> None:
         """Give the file its name.
@@ -210,7 +206,8 @@ class NewFile:
                 copy.copy(self._fd)
                 copy.settle(durable)
                 copy._link_named(durable)
-                os.dup2(copy._fd, self._fd, inheritable=False)  # the answer's tag is that of the file that was linked
+                # The answer's tag is that of the file that was linked.
+                os.dup2(copy._fd, self._fd, inheritable=False)
 
     def _link_named(self, durable: Durable) -> None:
         try:
@@ -281,12 +278,14 @@ def create_empty(full: str, durable: Durable, flush: Flush) -> Put:
         except OSError as error:
             refuse(error, full, "was not written")
         try:
-            new.settle(durable)
+            stamp(new._fd)
+            if durable:
+                flush(new._fd)
             return new.done(folder)
-        except StorageError as error:
-            return Put(Outcome.UNKNOWN, cause=f"{full} is there, but was not flushed: {error}")
+        except OSError as error:
+            return Put(Outcome.UNKNOWN, cause=f"{full} is there, but was not flushed: {error.strerror}")
         finally:
-            new.close()
+            os.close(new._fd)
 
 
 def _open_unnamed(folder: str, flush: Flush | None) -> int:
@@ -444,7 +443,8 @@ def make_folder(folder: str, flush: Flush | None) -> None:
     if flush is None:
         return
     try:
-        sync_folder(parent, flush)  # also when another process made it: that one may not have got here yet
+        # Also when another process made it: that one may not have got here yet.
+        sync_folder(parent, flush)
     except OSError:
         with suppress(OSError):  # another process has put something into it already
             os.rmdir(folder)  # or the next process would find it and not flush its name
@@ -520,7 +520,8 @@ def _open_own(full: str, required: bool) -> int:
         try:
             fd = os.open(full, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
-            if required and error.errno in _NO_MORE_FILES:  # unlocked, one of two would overwrite what the other wrote
+            # Unlocked, one of two would overwrite what the other wrote.
+            if required and error.errno in _NO_MORE_FILES:
                 refuse(error, full, "was not written")
             return -1
         try:

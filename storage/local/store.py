@@ -92,15 +92,15 @@ class LocalStore:
             if os.path.lexists(full):  # saves a flush; the link below decides
                 refuse_other_kinds(full, "was not written")
                 return Put(Outcome.LOST)
-            with self._filled(path, body, durable) as new:
+            with self._filled(full, body, durable) as new:
                 return new.publish(durable=durable)
 
     def settled(self, folder: str, body: bytes) -> AbstractContextManager[bytes]:
-        return settled(body, self._new(f"{folder}/settled", "bytes"))
+        return settled(body, self._new(self._full(f"{folder}/settled"), "bytes"))
 
     @contextmanager
     def create(self, path: str) -> Iterator[NewFile]:
-        with self._new(path, durable=True) as new:
+        with self._new(self._full(path), durable=True) as new:
             yield new
 
     def put(self, path: str, body: bytes, *, durable: Durable = False) -> Put:
@@ -207,14 +207,16 @@ class LocalStore:
                 if sized is not None and not sized(item.name):
                     found.append(Entry(path, -1, 0))
                     continue
-                try:  # `suppress` would take half as long as the rest: there may be a hundred thousand
+                try:
+                    # `suppress` would take half as long as the rest: there may be a hundred thousand.
                     info = item.stat()
                 except OSError as error:
                     if not item.is_symlink():
                         if isinstance(error, FileNotFoundError):
                             continue  # gone since the folder was read
                         refuse(error, item.path, "was not listed")
-                    info = item.stat(follow_symlinks=False)  # a dangling link: a read of it reports that
+                    # A dangling link: a read of it reports that.
+                    info = item.stat(follow_symlinks=False)
                 found.append(Entry(path, info.st_size, info.st_mtime))
         return sorted(found, key=attrgetter("path"))
 
@@ -226,9 +228,10 @@ class LocalStore:
 
     def folders(self, folder: str, *, after: str = "") -> builtins.list[str]:
         folder = check_path(folder, folder=True)
-        full = self._full(folder, folder=True)
+        full = self._below(folder)
         try:
-            names = os.listdir(full)  # usually missing or empty: every commit asks for newer epochs of the log
+            # Usually missing or empty: every commit asks for newer epochs of the log.
+            names = os.listdir(full)
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
@@ -268,6 +271,10 @@ class LocalStore:
         path = check_path(path, folder=folder)
         return f"{self.root}/{path}" if path else self.root
 
+    def _below(self, path: str) -> str:
+        """Return the full path of one that was checked, or that a listing gave."""
+        return f"{self.root}/{path}" if path else self.root
+
     def _refuse_links(self, path: str) -> None:
         """Raise `InputError` when the path leads through a symbolic link below the root.
 
@@ -284,7 +291,7 @@ class LocalStore:
                 )
 
     def _scan(self, folder: str) -> builtins.list[os.DirEntry[str]]:
-        full = self._full(folder, folder=True)
+        full = self._below(folder)
         try:
             with os.scandir(full) as items:
                 return [item for item in items if not item.name.startswith(TEMP_PREFIX)]
@@ -308,14 +315,15 @@ class LocalStore:
                         waiting.append(path)
                 elif not _is_folder(item, follow=True):
                     yield path, item
-            hidden = True  # this much for the first level; below it a name with a dot is as good as any
+            # This much for the first level; below it a name with a dot is as good as any.
+            hidden = True
 
     def _holds(self, folder: str) -> bool:
         # Stops at the first object: a folder of the log holds a thousand, and every commit asks.
         waiting = [folder]
         while waiting:
             folder = waiting.pop()
-            full = self._full(folder, folder=True)
+            full = self._below(folder)
             try:
                 with os.scandir(full) as items:
                     for item in items:
@@ -361,21 +369,20 @@ class LocalStore:
                 return  # not empty, or removed by another process
             folder = folder_of(folder)
 
-    def _new(self, path: str, durable: Durable) -> AbstractContextManager[NewFile]:
-        full = self._full(path)
+    def _new(self, full: str, durable: Durable) -> AbstractContextManager[NewFile]:
         if self.unnamed_files:
             return unnamed(full, self._temp_folder, durable, self._flush)
         return temporary(full, self._temp_folder, durable, self._flush)
 
     @contextmanager
-    def _filled(self, path: str, body: bytes, durable: Durable) -> Iterator[NewFile]:
+    def _filled(self, full: str, body: bytes, durable: Durable) -> Iterator[NewFile]:
         """Yield a new file that holds ``body``."""
         with body.taken() if isinstance(body, Settled) else nullcontext() as made:
             if made is not None:
-                made.full = self._full(path)
+                made.full = full
                 yield made
                 return
-        with self._new(path, durable) as new:
+        with self._new(full, durable) as new:
             new.write(body)
             yield new
 
@@ -393,7 +400,8 @@ class LocalStore:
         if os.path.isdir(os.path.join(self.root, _TABLE)):
             ours = os.path.join(self.root, _TEMP_FOLDER)
             make_folder(ours, None)
-            if os.stat(ours).st_dev == os.stat(folder).st_dev:  # a link or rename cannot leave its file system
+            # A link or rename cannot leave its file system.
+            if os.stat(ours).st_dev == os.stat(folder).st_dev:
                 return ours
         return folder
 
@@ -404,7 +412,8 @@ def _open_to_read(full: str) -> tuple[int, os.stat_result] | None:
     except NotADirectoryError:
         return None
     except StorageError:
-        if os.path.isdir(full):  # a folder is no object: an object store would find nothing there either
+        # A folder is no object: an object store would find nothing there either.
+        if os.path.isdir(full):
             return None
         raise
     except OSError as error:
@@ -415,7 +424,8 @@ def _is_folder(item: os.DirEntry[str], *, follow: bool) -> bool:
     try:
         return item.is_dir(follow_symlinks=follow)
     except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):  # a link to itself, or a name that cannot be a path
+        # A link to itself, or a name that cannot be a path.
+        if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
             return False
         refuse(error, item.path, "was not listed")
 

@@ -59,6 +59,8 @@ def _wait(fd: int, byte: int) -> None:
             return
         except OSError as e:
             if e.errno not in BUSY or time.monotonic() >= give_up:
-                return  # bytes cannot be locked here, or it takes too long: the link decides as ever
-        time.sleep(pause_s)  # in the kernel the wait would have no limit, and the turn's holder may be suspended
+                # Bytes cannot be locked here, or it takes too long: the link decides as ever.
+                return
+        # In the kernel the wait would have no limit, and the turn's holder may be suspended.
+        time.sleep(pause_s)
         pause_s = min(2 * pause_s, _PAUSE_S_MAX)

@@ -69,7 +69,7 @@ from lakelatch.occ.entries.settings import Settings
 from lakelatch.occ.entries.write_sets import write_set_of
 from lakelatch.occ.history.ways import Case, explained, ways
 from lakelatch.occ.liveness.markers import MARKERS, delete_announced, list_markers
-from lakelatch.occ.liveness.reader_leases import Lease
+from lakelatch.occ.liveness.reader_leases import ReaderLease
 from lakelatch.occ.log.publisher import metadata_of
 from lakelatch.occ.log.state import LogState
 from lakelatch.storage.local.store import LocalStore
@@ -467,11 +467,11 @@ _HOLDER = [
     {"since": 1, "until": 2, "reason": "r", "host": "h", "pid": 3},
     {"token": 7, "reason": "r", "who": "w", "at": 1},
 ]
-_LEASE = Lease("r", "w", T, True, Process("h", "b", 1, "2"))
+_LEASE = ReaderLease("r", "w", T, True, Process("h", "b", 1, "2"))
 
 
 def _lease(body: bytes) -> None:
-    lease = Lease.from_bytes("r", body)
+    lease = ReaderLease.from_bytes("r", body)
     lease.moments([T, C])
     lease.to_bytes(1)
 

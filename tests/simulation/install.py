@@ -10,6 +10,7 @@ import importlib
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from unittest import mock
 
 from lakelatch.hudi.table.config import TableConfig
@@ -22,7 +23,7 @@ from lakelatch.occ.check import buckets
 from lakelatch.occ.liveness import heartbeat, neighbours
 from lakelatch.occ.log import commit_log
 from lakelatch.occ.log import publisher as publish
-from lakelatch.occ.services import scheduling as services
+from lakelatch.occ.services.registry import SERVICES
 from lakelatch.occ.session import memory as remembered
 from lakelatch.occ.session import session as opened
 from lakelatch.occ.session import snapshot_cache as view
@@ -65,7 +66,9 @@ def simulated() -> Iterator[None]:
             )
             stack.enter_context(mock.patch.object(table_lock, "open_provider", _open_provider))
             stack.enter_context(mock.patch.object(LeaseState, "ensure", _watched(LeaseState.ensure)))
-            stack.enter_context(mock.patch.dict(services._RUN, {"clustering": join_files, "compaction": merge_logs}))
+            plain = {"CLUSTER": join_files, "COMPACT": merge_logs}
+            services = {name: replace(SERVICES[name], run=run) for name, run in plain.items()}
+            stack.enter_context(mock.patch.dict(SERVICES, services))
             stack.enter_context(mock.patch.object(apply_rows, "ThreadPoolExecutor", InPlace))
             # What reads rows; what is in a file is judged anyway.
             stack.enter_context(mock.patch.object(Checker, "check", compare))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from lakelatch.conflict import Verdict
+from lakelatch.conflict import Decision
 from lakelatch.conflict.write_set import NOWHERE
 from lakelatch.errors import StorageError
 from lakelatch.occ.entries.entries import Begin, Commit
@@ -64,7 +64,7 @@ def an_ended_transaction_still_counts() -> Patches:
 @mutant()
 def candidates_are_not_compared() -> Patches:
     """Anyone who has the lock commits."""
-    return [mock.patch.object(judge, "resolve", return_value=Verdict(None))]
+    return [mock.patch.object(judge, "resolve", return_value=Decision())]
 
 
 @mutant()

@@ -15,7 +15,7 @@ from lakelatch.conflict.resolve import resolve
 from lakelatch.occ.entries.entries import Commit
 from lakelatch.occ.landing import validator as judge
 from lakelatch.occ.landing.landing import Landing
-from lakelatch.occ.liveness.reader_leases import Leases
+from lakelatch.occ.liveness.reader_leases import ReaderLeases
 from lakelatch.occ.log import publisher as publish
 from lakelatch.occ.log.publisher import Publisher
 from lakelatch.occ.log.state import LogState
@@ -73,7 +73,7 @@ def a_clean_ignores_savepoints() -> Patches:
 @mutant(_kept_and_read)
 def readers_leases_are_not_looked_at() -> Patches:
     """A clean takes files that a reader with a lease needs."""
-    return [method(Leases, "alive", lambda _: lambda *_, **__: [])]
+    return [method(ReaderLeases, "alive", lambda _: lambda *_, **__: [])]
 
 
 @mutant(_kept)

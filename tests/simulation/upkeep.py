@@ -22,7 +22,7 @@ from lakelatch.errors import (
 from lakelatch.occ.check.check import check
 from lakelatch.occ.entries.entries import Commit, LogEntry
 from lakelatch.occ.log.epochs import LOG
-from lakelatch.occ.services.execution import DECIDED
+from lakelatch.occ.services.registry import is_decided
 from lakelatch.occ.services.scheduling import Executed
 from lakelatch.occ.session import kept_from
 from lakelatch.occ.session.snapshot_cache import cold_view
@@ -144,7 +144,7 @@ class Upkeep:
         table.plan_archive(keep_min=1, keep_max=1)
 
     def _cancel(self, table: Table) -> None:
-        plans = [each for each in table.plans() if each.action not in DECIDED]
+        plans = [each for each in table.plans() if not is_decided(each.operation)]
         if plans:
             table.cancel_plan(self.world.scheduler.random.choice(plans).instant)
 

@@ -63,7 +63,8 @@ class _Interrupt:
 
     def _again(self) -> None:
         self._is_ours = True
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # wakes it where it waits, too
+        # Wakes it where it waits, too.
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
 def _is_lost_in(frame: FrameType | None) -> bool:

@@ -142,7 +142,8 @@ def _options(command: Callable[..., Any]) -> dict[str, str]:
 
 def _from_outside(error: Exception) -> str:
     """Return the cause outside this program and its remedy; "" where there is none."""
-    if isinstance(error, UnicodeEncodeError):  # of bytes in an argument, which came as far as where only UTF-8 goes
+    # Of bytes in an argument, which came as far as where only UTF-8 goes.
+    if isinstance(error, UnicodeEncodeError):
         part = error.object[error.start : error.end]
         return f"{part!r} in an argument is no UTF-8 text; write it in UTF-8, or name a file without it"
     if not isinstance(error, OSError):
@@ -191,7 +192,8 @@ class Commands(TyperGroup):
 
 def _print_traceback(error: BaseException) -> None:
     for line in "".join(traceback.format_exception(error)).splitlines():
-        typer.echo(visible(f"  {line}"), err=True)  # indented: no line of the error's text passes for a message of ours
+        # Indented: no line of the error's text passes for a message of ours.
+        typer.echo(visible(f"  {line}"), err=True)
 
 
 def _tell(error: BaseException, words: str, *more: str) -> None:

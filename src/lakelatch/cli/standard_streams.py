@@ -42,7 +42,8 @@ class _Stderr(io.FileIO):
 
 def secure() -> None:
     """Replace Python's streams by safe ones; called once, before anything is opened."""
-    for fd, instead in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_RDONLY)):  # so that using it is an error
+    # So that using it is an error.
+    for fd, instead in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_RDONLY)):
         try:
             os.fstat(fd)
         except OSError:

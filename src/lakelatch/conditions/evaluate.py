@@ -211,7 +211,8 @@ def _compared(op: str, a: Any, b: Any) -> Any:
     if op in (">", ">="):
         a, b, op = b, a, "<" if op == ">" else "<="
     if isinstance(b, pa.Scalar) and b.is_valid and b.as_py() == b.as_py():
-        return _COMPARE[op](a, b)  # Arrow agrees for a constant that is not NaN, and needs no search for NaN
+        # Arrow agrees for a constant that is not NaN, and needs no search for NaN.
+        return _COMPARE[op](a, b)
     a_nan, b_nan = pc.is_nan(a), pc.is_nan(b)
     match op:
         case "=":

@@ -302,7 +302,8 @@ class _Reader:
         return self._like(e.this, at, char.value)
 
     def _neg(self, e: Any, at: int | None) -> Node:
-        if (numeral := self._numeral(e.this)) is not None:  # the smallest bigint is out of range without its sign
+        # The smallest bigint is out of range without its sign.
+        if (numeral := self._numeral(e.this)) is not None:
             return self._value(lambda: _number(f"-{numeral}", at), at)
         return Negate(self.node(e.this), at=at)
 

@@ -47,7 +47,8 @@ def in_time(codes: _Ints, order: _Ints) -> npt.NDArray[np.bool_]:
         order: the indexes of the rows by key, then age, so that each is newer than the one before it.
     """
     by_arrival, ages = np.argsort(codes, kind="stable"), np.empty(len(codes), np.int64)
-    ages[order] = np.arange(len(codes))  # all ages of a key are larger than those of the key before it
+    # All ages of a key are larger than those of the key before it.
+    ages[order] = np.arange(len(codes))
     marks = np.empty(len(codes), bool)
     marks[by_arrival] = ages[by_arrival] == np.maximum.accumulate(ages[by_arrival])
     return marks

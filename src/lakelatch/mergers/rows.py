@@ -55,7 +55,8 @@ def combine(
         # Late rows come first, the earliest arrival last among them, then rows in time: the last one that sets a value wins.
         arrival = np.arange(len(codes))
         filling = pa.array(np.lexsort((np.where(in_time(codes, order), arrival, ~arrival), codes)))
-    last = pa.array(order[groups.offsets[1:] - 1])  # a column without a merger needs no sorting of its values
+    # A column without a merger needs no sorting of its values.
+    last = pa.array(order[groups.offsets[1:] - 1])
     columns = []
     for field in rows.schema:
         values = _array(rows, field.name)

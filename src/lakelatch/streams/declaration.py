@@ -157,7 +157,8 @@ def _plain(column: Any, value: Any) -> Any:
             f"default of column {column!r} is {value!r}; give a truth value, a number or a text (times and decimals as text)",
             column=column,
         )
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:  # not shown: Python refuses to print the longest
+    # Not shown: Python refuses to print the longest.
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise InputError(
             f"default of column {column!r} is a whole number of more than 64 bits; give it as text, if the column can hold it",
             column=column,

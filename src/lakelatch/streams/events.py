@@ -53,7 +53,8 @@ def events_of(
         UnsupportedTableError: no stream wrote a block.
     """
     for log in sorted(logs, key=slot_order):
-        said = False  # a stream's delete is written twice; the second block is for Hudi's readers only
+        # A stream's delete is written twice; the second block is for Hudi's readers only.
+        said = False
         for block in read_blocks(body_of(store, log), log.path):
             if isinstance(block, Torn):
                 told_of_torn(block, strict=strict)

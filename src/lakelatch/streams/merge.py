@@ -217,7 +217,8 @@ class _Slice:
         self._places = {n: np.full(count, _NULL, np.int64) for n in (*self._values, *self._shared)}
         self._there, self._touched = np.zeros(count, bool), np.full(count, _NULL, np.int64)
         first = self._codes[:old]
-        if int(first.max(initial=-1)) + 1 < len(first):  # codes are given in the order in which keys come
+        # Codes are given in the order in which keys come.
+        if int(first.max(initial=-1)) + 1 < len(first):
             raise _repeated()
         for places in (*self._places.values(), self._touched):
             places[first] = np.arange(old)
@@ -376,7 +377,8 @@ class _Slice:
         rows = np.unique(owner)
         values = [*column.take(pa.array(rows)).chunks, *self._rows.column(name).take(pa.array(at)).chunks]
         owner = np.concatenate([rows, owner])
-        order = np.argsort(owner, kind="stable")  # stable: the stored value first, then contributions in slot order
+        # Stable: the stored value first, then contributions in slot order.
+        order = np.argsort(owner, kind="stable")
         ends = np.flatnonzero(np.append(np.diff(owner[order]) > 0, [True])) + 1
         groups = Groups(np.concatenate([[0], ends]))
         merged = self._made(name, stream, pa.concat_arrays(values).take(pa.array(order)), groups, there[rows])

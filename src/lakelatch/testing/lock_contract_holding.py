@@ -82,7 +82,8 @@ class HoldingContract(LockContractBase):
     def test_tokens_only_grow(self, url: str, rival: LockProvider, key: str, env: FakeEnvironment) -> None:
         tokens = []
         for _ in range(3):
-            with self.open(url, env) as fresh:  # a new provider object, because the counter must not be kept in it
+            # A new provider object, because the counter must not be kept in it.
+            with self.open(url, env) as fresh:
                 for locks in (fresh, rival):
                     with locks.acquire(key, wait_s=1) as lease:
                         tokens.append(lease.token)
@@ -198,10 +199,12 @@ class HoldingContract(LockContractBase):
     def test_a_forgotten_lease_ends_by_itself(
         self, provider: LockProvider, rival: LockProvider, key: str, env: FakeEnvironment
     ) -> None:
-        gc.freeze()  # collecting all earlier objects could take a busy machine longer than the lease lasts
+        # Collecting all earlier objects could take a busy machine longer than the lease lasts.
+        gc.freeze()
         try:
             provider.acquire(key, wait_s=0, lease_s=self.lease_s)
-            gc.collect()  # a client's own error may hold the frames of the call, and with them the handle
+            # A client's own error may hold the frames of the call, and with them the handle.
+            gc.collect()
         finally:
             gc.unfreeze()
         assert rival.try_acquire(key) is None
@@ -265,7 +268,8 @@ class HoldingContract(LockContractBase):
         lease = provider.acquire(key, wait_s=0)
         child = os.fork()
         if child == 0:  # no assert here: an error would run the rest of pytest a second time
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)  # a handler in Python would not run in a child that hangs
+            # A handler in Python would not run in a child that hangs.
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(int(PATIENCE_S))
             code = 1
             try:

@@ -60,7 +60,8 @@ class WaitingContract(LockContractBase):
     def test_waiting_is_not_looping(self, url: str, key: str) -> None:
         env = CountingEnvironment()
         with self.open(url, SYSTEM) as locks, self.open(url, env) as other, locks.acquire(key, wait_s=PATIENCE_S):
-            other.inspect(key)  # so that the first connection to the backend is not measured as waiting
+            # So that the first connection to the backend is not measured as waiting.
+            other.inspect(key)
             before, readings = time.process_time(), env.readings
             with pytest.raises(LockTimeoutError):
                 other.acquire(key, wait_s=1.0)
@@ -144,8 +145,10 @@ class WaitingContract(LockContractBase):
     ) -> None:
         lease, told = self._to_be_broken(provider, key)
         assert rival.break_lease(key, token=lease.token, reason="stuck", who="alice")
-        tick_s = min(0.5, self.lease_s / 12)  # how often clocks are read: one reading to renew, the next one to report
-        slack_s = self.lease_s / 4 if self.server_clock else 0.0  # answers are as slow as the machine
+        # How often clocks are read: one reading to renew, the next one to report.
+        tick_s = min(0.5, self.lease_s / 12)
+        # Answers are as slow as the machine.
+        slack_s = self.lease_s / 4 if self.server_clock else 0.0
         self.let_pass(env, self.lease_s / 3 + 2 * tick_s + slack_s)
         assert told == ["stolen"]
 

@@ -126,7 +126,8 @@ class _Searched(Tried):
         def differ(drawn: Any) -> bool:
             try:
                 (_, one), (_, other) = self.ways(law, made(drawn[0]), drawn[1])
-            except InputError:  # a value that does not fit is refused, in whatever way it came about
+            except InputError:
+                # A value that does not fit is refused, in whatever way it came about.
                 return False
             return first_difference(one, other) is not None
 

@@ -320,7 +320,8 @@ class StoreContract:
         store.put("a", b"parent")
         child = os.fork()
         if child == 0:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)  # a handler in Python would not run in a child that hangs
+            # A handler in Python would not run in a child that hangs.
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(30)
             try:
                 with store.open("a") as stream:

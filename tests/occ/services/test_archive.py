@@ -15,6 +15,7 @@ from lakelatch.occ.check.check import check
 from lakelatch.occ.log.publisher import Publisher
 from lakelatch.occ.services.archive import Keep
 from lakelatch.occ.services.execution import Service
+from lakelatch.occ.services.restore import RESTORE
 from lakelatch.testing.faults import PUTS, At, From, Late, LoseReply, On, Pause, Refuse
 
 from ...mutants import answering
@@ -623,7 +624,7 @@ def test_a_late_file_of_no_commit_below_the_boundary_is_found(old):
 def test_who_cannot_plan_or_stands_back_is_told_all_that_a_conflict_tells(old):
     a, b = old.writer("A", epoch_slots=50), old.writer("B", host="host-b", epoch_slots=50)
     planned = a.table.plan_archive(**ALL)
-    txn = Service(b.table.session, "restore")
+    txn = Service(b.table.session, "restore", RESTORE)
     with pytest.raises(lakelatch.ConflictError) as told:
         txn.refuse_beside_archival()
     txn.abort("told")

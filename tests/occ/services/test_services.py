@@ -285,7 +285,7 @@ def test_a_plan_is_validated_from_the_slot_that_it_was_computed_at(folder):
         return found
 
     b_added: list[object] = []
-    begin = schedule(table.session, "cluster", stall)
+    begin = schedule(table.session, clustering.SERVICE, stall)
     assert begin
     assert begin.planned_at > b_added[0].slot, "planned again on what had landed"
     table.execute(begin.instant)

@@ -20,7 +20,7 @@ import pytest
 from hudi import HudiTableBuilder
 
 import lakelatch
-from lakelatch.conflict import Verdict
+from lakelatch.conflict import Decision
 from lakelatch.conflict.write_set import EVERYWHERE
 from lakelatch.occ.landing import landing, validator
 from lakelatch.occ.liveness.rollback import FailedWriteCleaner
@@ -170,7 +170,7 @@ def no_schema_is_said_again() -> Variant:
 
 
 def everything_lands() -> Variant:
-    return [answering(validator, "resolve", Verdict(None))]
+    return [answering(validator, "resolve", Decision())]
 
 
 def only_file_groups_count() -> Variant:

@@ -7,6 +7,8 @@ import pytest
 import lakelatch
 from lakelatch.errors import CommitError, StorageError
 from lakelatch.occ.services.execution import Execution, Service
+from lakelatch.occ.services.planned_service import service_operation
+from lakelatch.occ.services.registry import SERVICES
 from lakelatch.testing.faults import On, Refuse
 
 from ..aged import SMALL
@@ -66,7 +68,7 @@ def test_an_attempt_that_cannot_begin_leaves_nothing(world, place, lock_first):
 def test_a_service_whose_block_fails_has_not_landed(old):
     writer = old.writer("A")
     before = content(writer.table)
-    service = Service(writer.table.session, "savepoint")
+    service = Service(writer.table.session, "savepoint", service_operation("savepoint", "SAVEPOINT"))
     with pytest.raises(ZeroDivisionError), service:
         settle_and_fail(service, writer.table.timeline().commits[-1].requested)
     assert service.result is None
@@ -80,14 +82,14 @@ def test_an_execution_whose_block_fails_leaves_the_plan_to_others(old):
     a, b = old.writer("A"), old.writer("B", host="host-b")
     before, planned = content(a.table), a.table.plan_clustering(**SMALL)
     begin = a.table.session.log.catch_up().open[planned]
-    execution = Execution(a.table.session, begin)
+    execution = Execution(a.table.session, begin, SERVICES[begin.operation])
     with pytest.raises(ZeroDivisionError), execution:
         write_and_fail(execution)
     assert not execution.mine
     assert fate(a.table, planned) == ["begin"]
     assert b.table.execute(planned).mine
     with pytest.raises(lakelatch.RolledBackError, match="executed or cancelled"):
-        Execution(a.table.session, begin)
+        Execution(a.table.session, begin, SERVICES[begin.operation])
     assert content(a.table) == before
     check_sound(a.table)
 

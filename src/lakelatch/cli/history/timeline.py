@@ -114,7 +114,8 @@ def newest(table: Table, limit: int) -> list[Row]:
                 rows[entry.instant, ""].outcome = "created"
     chosen = sorted(rows, reverse=True)[:limit]
     gone = [each for key in chosen if (each := instants.get(key)) and rows[key].outcome == "archived"]
-    bodies = table.session.history.contents(gone)  # at once: each would read a whole file of the history
+    # At once: each would read a whole file of the history.
+    bodies = table.session.history.contents(gone)
     for key in chosen:
         _complete(rows[key], instants.get(key), seen, bodies)
     return [rows[key] for key in chosen]
@@ -147,7 +148,8 @@ def _add_commit(rows: dict[tuple[str, str], Row], entry: Commit) -> None:
     from ...hudi.timeline import parse
 
     if entry.named:
-        rows.pop(_key(entry), None)  # drops the row of its begin, which has another time than the action it names
+        # Drops the row of its begin, which has another time than the action it names.
+        rows.pop(_key(entry), None)
     row = rows.setdefault(_key(entry, entry.named), Row(entry.named or entry.instant, action=entry.action))
     row.operation, row.writer = entry.operation, entry.writer
     if not entry.shown:  # shows itself by what is gone

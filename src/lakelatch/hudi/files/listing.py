@@ -118,7 +118,8 @@ def _sort(entries: Iterable[Entry]) -> Listing:
     for entry in entries:
         folder, _, name = entry.path.rpartition("/")
         partition = partition if folder == partition else folder  # one text for all files of it
-        if name.startswith(PARTITION_METADATA):  # with a base format's ending where that was asked for
+        # With a base format's ending where that was asked for.
+        if name.startswith(PARTITION_METADATA):
             marked.add(partition)
         elif (parts := base_name_parts(name)) is not None:
             bases.append(BaseFile(entry.path, partition, *parts, entry.size))

@@ -136,7 +136,8 @@ def merged_logs(store: Store, config: TableConfig, logs: Sequence[LogFile]) -> L
 def _fitting(logs: Sequence[LogFile]) -> Iterator[None]:
     try:
         yield
-    except (TypeError, pa.ArrowException) as e:  # ordering values or columns of types that do not compare
+    except (TypeError, pa.ArrowException) as e:
+        # Ordering values or columns of types that do not compare.
         newest = logs[-1]
         raise CorruptTableError(
             f"The log files of {newest.group} do not fit together ({e}), the newest is {newest.path}. Restore them "
@@ -388,7 +389,8 @@ class _Changes:
             chunks = [chunk for rows in blocks for chunk in rows.column(self._ordering[0]).chunks]
             values = pa.concat_arrays(chunks) if chunks else pa.array([], pa.int64())
             age = np.asarray(pc.rank(values, sort_keys="ascending", tiebreaker="dense")).astype(np.int64)
-        by_key = np.lexsort((age, codes))  # and of equally new ones the later one last, since it is stable
+        # And of equally new ones the later one last, since it is stable.
+        by_key = np.lexsort((age, codes))
         last = np.append(np.diff(codes[by_key]) > 0, [True])[: len(codes)]
         newest: npt.NDArray[np.int64] = by_key[last]
         return newest
@@ -600,5 +602,6 @@ def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     both = [pa.schema([pa.field("x", kind)]) for kind in (one, other)]
     try:
         return pa.unify_schemas(both, promote_options="permissive").field(0).type
-    except (pa.ArrowInvalid, pa.ArrowTypeError):  # lists whose elements have other names, times with and without zone
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        # Lists whose elements have other names, times with and without zone.
         return other

@@ -175,7 +175,8 @@ def contributions(rule: Rule, rows: pa.Table, *, in_order: bool = True) -> pa.Ta
         rows = deduplicate(rows)
     refuse_nan(rows, rule.ordering)
     ahead = rule.merges_ahead(rows.schema)
-    if not (in_order or ahead):  # any order is valid; this one is the same in every attempt of a task
+    # Any order is valid; this one is the same in every attempt of a task.
+    if not (in_order or ahead):
         rows = rows.sort_by([(name, "ascending") for name in rule.ordering], null_placement="at_start")
     lifted = rule.lifted(rows)
     return rule.one_of_each(lifted, RECORD_KEY) if ahead else lifted

@@ -5,6 +5,7 @@ Source: schemas in commits that Hudi 0.14 to 1.2 wrote.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Mapping
@@ -89,6 +90,46 @@ def from_avro(text: str) -> pa.Schema:
         ) from error
 
 
+@functools.cache  # here and below: not at import time, which must not load Arrow
+def _simple_types() -> dict[pa.DataType, Any]:
+    """Return the Avro type of each column type that is stored and has no parts. `from_avro` reads the same table."""
+    import pyarrow as pa
+
+    return {
+        pa.bool_(): "boolean",
+        pa.int32(): "int",
+        pa.int64(): "long",
+        pa.float32(): "float",
+        pa.float64(): "double",
+        pa.string(): "string",
+        pa.binary(): "bytes",
+        pa.date32(): {"type": "int", "logicalType": "date"},
+        pa.timestamp("us", "UTC"): {"type": "long", "logicalType": "timestamp-micros"},
+    }
+
+
+@functools.cache
+def _primitives() -> dict[str, pa.DataType]:
+    import pyarrow as pa
+
+    return {"null": pa.null()} | {each: kind for kind, each in _simple_types().items() if isinstance(each, str)}
+
+
+@functools.cache
+def _logical_types() -> dict[str, pa.DataType]:
+    import pyarrow as pa
+
+    ours = {each["logicalType"]: kind for kind, each in _simple_types().items() if isinstance(each, dict)}
+    # Other writers have more.
+    return ours | {
+        "timestamp-millis": pa.timestamp("ms", "UTC"),
+        "local-timestamp-micros": pa.timestamp("us"),
+        "local-timestamp-millis": pa.timestamp("ms"),
+        "time-millis": pa.time32("ms"),
+        "time-micros": pa.time64("us"),
+    }
+
+
 # --- plain Arrow to Avro -----------------------------------------------------------------------------------------
 
 
@@ -101,24 +142,10 @@ def _avro_fields(fields: Any, namespace: str) -> list[dict[str, Any]]:
 
 def _avro(kind: pa.DataType, name: str, namespace: str) -> Any:
     """Translate a type; ``namespace`` keeps the names of nested records and fixed types apart, as the JVM does it."""
-    import pyarrow as pa
     import pyarrow.types as types
 
-    simple = {
-        pa.bool_(): "boolean",
-        pa.int32(): "int",
-        pa.int64(): "long",
-        pa.float32(): "float",
-        pa.float64(): "double",
-        pa.string(): "string",
-        pa.binary(): "bytes",
-    }
-    if kind in simple:
-        return simple[kind]
-    if types.is_date32(kind):
-        return {"type": "int", "logicalType": "date"}
-    if types.is_timestamp(kind):
-        return {"type": "long", "logicalType": "timestamp-micros"}
+    if (simple := _simple_types().get(kind)) is not None:
+        return simple
     if types.is_decimal(kind):
         return {
             "type": "fixed",
@@ -171,14 +198,17 @@ def _arrow(kind: Any, named: dict[str, Any]) -> pa.DataType:
             raise ValueError(f"union {kind}")
         return _arrow(branches[0], named)
     if isinstance(kind, str):
-        return named[kind] if kind in named else _PRIMITIVES[kind](pa)
-    logical = _logical(kind, pa)
-    if logical is None:
-        logical = _arrow_complex(kind, named)
+        return named[kind] if kind in named else _primitives()[kind]
+    if kind.get("logicalType") == "decimal":
+        found = pa.decimal128(kind["precision"], kind.get("scale", 0))
+    elif (logical := _logical_types().get(str(kind.get("logicalType")))) is not None:
+        found = logical
+    else:
+        found = _arrow_complex(kind, named)
     # Later fields may refer to a named type by its short or its full name instead of repeating it.
     if "name" in kind:
-        named[kind["name"]] = named[f"{kind.get('namespace', '')}.{kind['name']}".lstrip(".")] = logical
-    return logical
+        named[kind["name"]] = named[f"{kind.get('namespace', '')}.{kind['name']}".lstrip(".")] = found
+    return found
 
 
 def _arrow_complex(kind: Mapping[str, Any], named: dict[str, Any]) -> pa.DataType:
@@ -197,36 +227,3 @@ def _arrow_complex(kind: Mapping[str, Any], named: dict[str, Any]) -> pa.DataTyp
             return pa.binary(kind["size"])
         case inner:
             return _arrow(inner, named)
-
-
-def _logical(kind: Mapping[str, Any], pa: Any) -> pa.DataType | None:
-    match kind.get("logicalType"):
-        case "decimal":
-            return pa.decimal128(kind["precision"], kind.get("scale", 0))
-        case "date":
-            return pa.date32()
-        case "timestamp-micros":
-            return pa.timestamp("us", "UTC")
-        case "timestamp-millis":
-            return pa.timestamp("ms", "UTC")
-        case "local-timestamp-micros":
-            return pa.timestamp("us")
-        case "local-timestamp-millis":
-            return pa.timestamp("ms")
-        case "time-millis":
-            return pa.time32("ms")
-        case "time-micros":
-            return pa.time64("us")
-    return None
-
-
-_PRIMITIVES: dict[str, Any] = {
-    "null": lambda pa: pa.null(),
-    "boolean": lambda pa: pa.bool_(),
-    "int": lambda pa: pa.int32(),
-    "long": lambda pa: pa.int64(),
-    "float": lambda pa: pa.float32(),
-    "double": lambda pa: pa.float64(),
-    "string": lambda pa: pa.string(),
-    "bytes": lambda pa: pa.binary(),
-}

@@ -88,7 +88,8 @@ def decoder_of(text: str | bytes, *, logical: bool) -> tuple[Any, Shape]:
         schema = fastavro.parse_schema(bare)
     except (fastavro.schema.SchemaParseException, fastavro.schema.UnknownType, LookupError, TypeError) as error:
         raise ValueError(f"{error}") from error
-    shape = _Reader(qualified=True).shape(schema, "", 0)  # once more, as the decoder understands the names in it
+    # Once more, as the decoder understands the names in it.
+    shape = _Reader(qualified=True).shape(schema, "", 0)
     for each in {id(part): part for part in (Shape("schema", {"": shape}), *_all(shape))}.values():
         if each.kind != "union" and any(part.free for part in each.parts.values()):
             raise ValueError(f"a {each.kind} of values that take no byte")

@@ -218,6 +218,7 @@ def widen(old: pa.Schema, new: pa.Schema) -> pa.Schema:
     """
     import pyarrow as pa
 
+    # Compared as they are stored: rows may come as large texts or small integers, which is no change of the table.
     before, after = storable(old, known=old.names), storable(new, known=old.names)
     dropped = [field.name for field in before if field.name not in after.names]
     retyped = [

@@ -115,7 +115,8 @@ def partition_codes(table: pa.Table, config: TableConfig) -> tuple[npt.NDArray[n
         values = [*encoded.dictionary.to_pylist(), None]
         elements = [_element(field, value, config) for value in values]
         here = encoded.indices.fill_null(len(values) - 1)
-        if number or given or encoded.null_count:  # what is used of the values, and of the pairs of path and value
+        # What is used of the values, and of the pairs of path and value.
+        if number or given or encoded.null_count:
             mixed = np.asarray(codes).astype(np.int64) * len(values) + np.asarray(here)
             pairs = pa.array(mixed).dictionary_encode()
             found, here = (divmod(each, len(values)) for each in pairs.dictionary.to_pylist()), pairs.indices

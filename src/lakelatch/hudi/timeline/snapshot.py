@@ -228,7 +228,8 @@ class Snapshot:
     __hash__ = None  # type: ignore[assignment]  # as for every container that is compared by content
 
     def __reduce__(self) -> tuple[type[Snapshot], tuple[Mapping[str, Mapping[str, FileSlice]]]]:
-        return Snapshot, (self.whole()._partitions,)  # the receiving process has no store to list with
+        # The receiving process has no store to list with.
+        return Snapshot, (self.whole()._partitions,)
 
     def __repr__(self) -> str:
         groups = sum(len(slices) for slices in self._partitions.values())
@@ -376,7 +377,8 @@ def build(
     for log in listing.logs:
         completed = moment.completion_of(log)
         if log.group not in gone and completed is not None:
-            if config.layout == 1:  # its name has the base file's time, which is also what attaches it
+            # Its name has the base file's time, which is also what attaches it.
+            if config.layout == 1:
                 log = replace(log, completed=log.instant, among=moment)
             else:
                 log = replace(log, completed=completed)
