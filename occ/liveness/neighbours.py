@@ -48,10 +48,11 @@ class NeighboursAtWork:
         A writer whose file groups are not known yet counts as one that changes them.
         """
         waiting = sorted(pending, key=lambda each: each.requested)
-        self._groups = {each.requested: self._groups.get(each.requested, frozenset()) for each in waiting}
-        lost_before = False
+        # Made anew and never changed, because threads of one handle share it.
+        known = {each.requested: self._groups.get(each.requested) or self._read(each) for each in waiting}
+        self._groups, lost_before = known, False
         for each in waiting:
-            named = self._named(each)
+            named = known[each.requested]
             if named and named.isdisjoint(groups):
                 continue
             if not self.lives(each):
@@ -87,11 +88,6 @@ class NeighboursAtWork:
         """Return whether its last beat is recent, by the store's clock and this host's."""
         age_s = beat_age_s(self._store, self._env, each.requested)
         return age_s is not None and age_s < SILENT_S
-
-    def _named(self, each: Instant) -> frozenset[FileGroupId]:
-        if not self._groups[each.requested]:
-            self._groups[each.requested] = self._read(each)
-        return self._groups[each.requested]
 
     def _read(self, each: Instant) -> frozenset[FileGroupId]:
         name = file_name(replace(each, action=COMPLETED_AS.get(each.action, each.action), state="inflight"))

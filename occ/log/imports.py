@@ -101,7 +101,8 @@ def _restore_of(
     What was open then has not landed: its writer finds its pending instant gone, and the next cleaning ends it.
     """
     taken = set(decode_container(body, "HoodieRestoreMetadata", name=file_name(instant))["instantsToRollback"])
-    known = [each for each in read_all(store) if isinstance(each, Commit) and each.instant in taken]
+    commits = [each for each in read_all(store) if isinstance(each, Commit) and each.action in COMMIT_ACTIONS]
+    known = [name for each in commits for name in each.published if name.partition("_")[0] in taken]
     sources = {each.batch.source for each in state.batches if each.instant in taken}
     completed = instant.completed or instant.requested
     return Commit(
@@ -112,7 +113,7 @@ def _restore_of(
         ENGINE,
         state.token,
         metadata={"operation": "RESTORE"},
-        undone=tuple(each.shown for each in reversed(known) if each.action in COMMIT_ACTIONS),
+        undone=tuple(reversed(known)),
         standing=standing(sources, completed) if sources else (),
         imported=True,
     )

@@ -312,11 +312,13 @@ class _Job:
             stranger.put(Instant(self.instant, self._action, "requested"))
 
     def _beat(self) -> None:
-        """Its heartbeat is the modification time of a file."""
+        """Its heartbeat is the modification time of a file. A job whose first beat gets no answer fails."""
         if self._alive:
             self._beat_at, before = self._stranger._env.monotonic(), self._beat_at
             self._longest_s = max(self._longest_s, self._beat_at - (before or self._beat_at))
-            self._store.put(f"{_HEARTBEATS}/{self.instant}", b"")
+            put = self._store.put(f"{_HEARTBEATS}/{self.instant}", b"")
+            if not before and not put.done:
+                raise JobFailedError(f"{_HEARTBEATS}: {put.outcome}")
 
     def _read(self) -> View:
         """Some time after its begin."""

@@ -30,6 +30,7 @@ from lakelatch.occ.session import TableLease
 from lakelatch.testing.faults import Call, On, Refuse
 
 from ...command_line import Runner
+from ..transaction.test_columns import begin_wide
 from ..world import BEGUN, World, Writer, add, after, content, fate, overwrite, writes
 from .test_shared_lock import before_the_lock
 from .test_strangers import Engine, engine_commits, skipped, take_over
@@ -405,6 +406,23 @@ def test_a_restore_of_a_neighbour_is_imported(beside):
         ]
         (entry,) = [e for e in log.entries() if isinstance(e, Commit) and e.imported]
         assert (entry.completion, entry.action, len(entry.undone)) == (completed, "restore", 2)
+    sound(beside)
+
+
+def test_an_echo_that_a_neighbour_has_taken_back_stays_away(beside):
+    """A commit with new columns that began before another has landed repeats its schema under a T of its own."""
+    a, b = beside.writer("A"), beside.writer("B")
+    early = begin_wide(a)
+    late = b.add("b").instant
+    early.commit()
+    (landed,) = [each for each in writes(a.table) if each.echo]
+    Restore(beside, later(a), early.instant, late, landed.echo.partition("_")[0]).complete()
+    a.env.advance(1.0)
+    a.add("a", 4)
+    c = beside.writer("C")  # looks at the whole epoch, as each new handle does
+    c.add("b", 4)
+    assert beside.content() == BEGUN | {"a0": 4, "a1": 4, "b0": 4, "b1": 4}
+    assert not (beside.folder / TIMELINE / landed.echo).exists()
     sound(beside)
 
 
