@@ -219,13 +219,9 @@ def kills(given: argparse.Namespace, folder: Path) -> None:
     luck = random.Random(given.seed)
     with lock_url(given.lock, folder) as lock:
         beside = Beside(folder, lock, type=given.type)
-        names, next_round, landed, lost, killed = (
-            ("jvm", "python"),
-            Counter[str](),
-            Counter[str](),
-            Counter[str](),
-            Counter[str](),
-        )
+        names = ("jvm", "python")
+        next_round, landed, lost = Counter[str](), Counter[str](), Counter[str]()
+        killed, failed = Counter[str](), Counter[str]()
         acknowledged: dict[str, int] = {}
 
         def start(name: str) -> None:
