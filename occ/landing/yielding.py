@@ -86,7 +86,7 @@ def wait_for_neighbour(attempt: Attempt, error: NeighbourInTheWayError) -> None:
         next_ = "If that writer is dead, its heartbeat ends in two minutes"
     else:
         why = "it has taken a smaller T and may not have read the timeline yet"
-        next_ = "If that writer is dead, its heartbeat ends in two minutes"
+        next_ = "It is waited for some seconds only; raise yield_wait_s"
     if not attempt.patience.until(over, who=f"{attempt.operation} {attempt.instant}", whom=whom, why=why):
         raise ConflictError(
             f"{attempt.url}: {attempt.operation} {attempt.instant} has waited for {whom} in vain: {why}. Nothing of ours "

@@ -10,8 +10,10 @@ One that has only its requested instant may not have read the timeline yet:
     t=2  the JVM reads the timeline, and with it 20; it takes that for older than its own work, so it sees no conflict
     t=3  its file of g has T=10 and holds the rows of 20 as well, but readers take the larger T: its rows are lost
 
-So ours does not commit over a smaller T that is not inflight. An inflight writer has read the timeline, and compares with
-what completes later. Hudi compares with commits alone, not with a restore: one that has read what a restore takes back
+So ours does not commit over a smaller T that is not inflight, while its requested instant is young. Nothing else shows when
+it reads: that is most often the first thing that it does, and its inflight instant may follow minutes later. One that is
+paused for longer in between may hide a commit, which the next import notices. An inflight writer compares with what completes
+later. Hudi compares with commits alone, not with a restore: one that has read what a restore takes back
 would bring it back, so a restore waits for all that live. And ours lets no commit land beside a restore of theirs: it has
 made its list of what it takes back, and deletes files one by one. The last wait is for fairness:
 
@@ -33,6 +35,7 @@ from ...storage import Store
 from .heartbeat import beat_age_s
 
 SILENT_S = 120.0  # after which Hudi's writers take each other for failed, by default
+READS_S = 10.0  # from its requested instant on, until one of them has surely read the timeline
 
 
 class NeighboursAtWork:
@@ -65,24 +68,23 @@ class NeighboursAtWork:
         """Return what another engine does that this transaction of ours may not commit beside, if there is anything.
 
         That is a restore, which has no heartbeat: one that has died stops Hudi's writers too, until it is run again. Beside
-        a commit, a live writer with a smaller T that may not have read the timeline; beside a restore every live one.
+        a commit, a writer with a smaller T that may not have read the timeline; beside a restore every live one.
         """
         waiting = list(pending)
         if restoring := next((each for each in waiting if each.action == "restore"), None):
             return restoring
-        if action == "restore":
-            found = iter(waiting)
-        elif COMPLETED_AS.get(action, action) in COMMIT_ACTIONS:
-            inflight = {each.requested for each in waiting if each.state == "inflight"}
-            found = (each for each in waiting if each.requested < instant and each.requested not in inflight)
-        else:
+        if action == "restore":  # one that has no beat yet may be about to begin
+            return next((each for each in waiting if self.lives(each) or self._is_younger(each, SILENT_S)), None)
+        if COMPLETED_AS.get(action, action) not in COMMIT_ACTIONS:
             return None
-        return next((each for each in found if self.lives(each) or self._is_new(each)), None)
+        inflight = {each.requested for each in waiting if each.state == "inflight"}
+        found = (each for each in waiting if each.requested < instant and each.requested not in inflight)
+        return next((each for each in found if self._is_younger(each, READS_S)), None)
 
-    def _is_new(self, each: Instant) -> bool:
-        """Return whether it may have put its requested instant and not its first beat."""
+    def _is_younger(self, each: Instant, seconds: float) -> bool:
+        """Return whether its instant was put less than that long ago."""
         entry = self._store.head(f"{self._folder}/{file_name(each)}")
-        return entry is not None and self._env.now() - entry.mtime < SILENT_S
+        return entry is not None and self._env.now() - entry.mtime < seconds
 
     def lives(self, each: Instant) -> bool:
         """Return whether its last beat is recent, by the store's clock and this host's."""

@@ -244,7 +244,10 @@ class Neighbours(Bounded):
         restores = self.rules.waits_for_restores and s.restore in ("planned", "deleted")
         if restores or (self.rules.waits_for_begins and self._begins_below(s, p.t)):
             yield "waits for a foreign writer", self.moved(s, i, p._replace(at="lock"), lock=_without(s, i))
-            return
+            if restores or not s.pauses:
+                return
+            # The foreign one is paused for longer than it is waited for.
+            s = s._replace(pauses=s.pauses - 1, unsafe=True)
         if s.lock != i and self.rules.lease_asked:
             yield "finds its lease ended", self.moved(s, i, p._replace(at="lock"))
             if not s.pauses:

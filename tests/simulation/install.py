@@ -36,7 +36,7 @@ from .environment import SimEnvironment, simulated_mutexes
 from .files import compare, join_files, merge_logs
 from .history import Anomaly
 from .row_tables import InPlace
-from .strangers import SILENT_S
+from .strangers import READS_S, SILENT_S
 
 _KEPT = 4096
 # Their rooms export functions of the same names.
@@ -73,6 +73,7 @@ def simulated() -> Iterator[None]:
             # What reads rows; what is in a file is judged anyway.
             stack.enter_context(mock.patch.object(Checker, "check", compare))
             stack.enter_context(mock.patch.object(neighbours, "SILENT_S", SILENT_S))
+            stack.enter_context(mock.patch.object(neighbours, "READS_S", READS_S))
             stack.enter_context(mock.patch.object(restoring, "refuse_repeated", return_value=None))
             stack.enter_context(mock.patch.object(check, "check_footers", return_value={}))
             stack.enter_context(mock.patch.object(check, "check_logs", return_value=None))

@@ -15,7 +15,7 @@ from lakelatch.occ.entries.entries import Commit
 
 from .history import Anomaly, Attempt
 from .shape import SHARED_LOCK
-from .strangers import SILENT_S
+from .strangers import READS_S, SILENT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,14 +44,14 @@ class Neighbourhood:
         self.foreign: set[str] = set()
         self.broken = ""
         self._silent_s: dict[str, float] = {}
-        self._reading: dict[str, SimProcess] = {}
+        self._reading: dict[str, tuple[SimProcess, float]] = {}  # since its begin
         self._hidden: tuple[float, str] | None = None  # since when a commit is, and which
 
     def begins(self, process: SimProcess, attempt: Attempt, instant: str) -> None:
         """A stranger has taken its T."""
         attempt.instant = instant
         self.foreign.add(instant)
-        self._reading[instant] = process
+        self._reading[instant] = process, self._world.scheduler.now
 
     def has_read(self, instant: str) -> None:
         """It has read the timeline, or has ended."""
@@ -59,7 +59,12 @@ class Neighbourhood:
 
     def is_reading(self, *, before: str) -> bool:
         """Whether a living stranger with a smaller T may not have read the timeline yet."""
-        return any(each < before and not process.dead for each, process in self._reading.items())
+        return any(each < before and not process.dead for each, (process, _) in self._reading.items())
+
+    def _was_long_read(self, before: str) -> bool:
+        """Whether one with a smaller T has been about to read for longer than ours wait for it."""
+        began = (since for each, (_, since) in self._reading.items() if each < before)
+        return any(self._world.scheduler.now - since >= READS_S for since in began)
 
     def was_silent(self, instant: str, seconds: float) -> None:
         """The longest time between two beats of a stranger that commits."""
@@ -84,6 +89,8 @@ class Neighbourhood:
             if scheduler.current is not None and (tenure is None or tenure.over):
                 scheduler.violation = Anomaly(f"{path} was put by {process.name}, which has given the lock back")
             self._break(f"{path} was put behind a lease")
+        elif commits and instant.requested not in self.foreign and self._was_long_read(instant.requested):
+            self._break(f"{path} was put over one that was paused before it had read the timeline")
         elif commits and self._silent_s.get(instant.requested, 0.0) >= SILENT_S:
             self._break(f"{path} was put by one that was silent for long")
         if commits and self.broken and self._hidden is None and (found := self._skipped()):

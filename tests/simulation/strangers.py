@@ -60,6 +60,7 @@ from .store import SimStore
 if TYPE_CHECKING:
     from .world import World
 
+READS_S = 3.0  # until it has read the timeline, unless it is paused
 SILENT_S = (
     12.0  # after which its kind take each other for failed: as much longer than a lease and a time-out as in Hudi
 )

@@ -342,6 +342,18 @@ def test_ours_does_not_commit_over_a_smaller_t_that_has_not_read_the_timeline(be
     a.add("b")
 
 
+@pytest.mark.parametrize(("age_s", "waits"), [(9.0, True), (11.0, False)])
+def test_one_that_has_begun_long_ago_has_read_the_timeline(beside, age_s, waits):
+    """Its inflight instant may follow after minutes, and nobody would write until then; so too if it has died."""
+    a = beside.writer("A")
+    theirs = Engine(beside, later(a))
+    put_at = a.env.now() - age_s
+    os.utime(theirs.timeline / f"{theirs.requested}.commit.requested", (put_at, put_at))
+    txn, before = a.begin_add("b"), a.env.monotonic()
+    txn.commit()
+    assert (a.env.monotonic() - before >= 0.9) == waits
+
+
 def test_a_restore_waits_for_every_neighbour_at_work(beside):
     """One has read what the restore takes back, and compares with commits alone: it would bring that back."""
     a = beside.writer("A")
