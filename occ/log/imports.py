@@ -57,7 +57,7 @@ def imported(
     """
     members = []
     for each in sorted(found, key=lambda instant: instant.order):
-        name = file_name(each)
+        name = f"{each.requested}_{each.completed}.{each.action}"  # that action may be unknown
         if (ended := state.ended.get(each.requested)) is not None:
             raise TableError(
                 f"{store.url}: {name} is on the timeline, although the log says of it {ended!r}: its writer lost the lock, was "

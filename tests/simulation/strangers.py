@@ -234,6 +234,10 @@ class Stranger:
         for marker in markers:
             self.delete(marker.partition(_INFIX)[0])
         with self.locked():
+            if any(
+                each.action == "rollback" and each.requested == planned.requested for each in self.timeline().completed
+            ):
+                return  # another one has carried it out
             for state in ("inflight", "requested"):
                 self.delete(f"{TIMELINE}/{file_name(replace(dead, state=state))}")  # type: ignore[arg-type]
             done = replace(planned, state="completed", completed=self.clock())
@@ -265,7 +269,9 @@ class Stranger:
             raise JobFailedError(f"{path}: {put.outcome}")
 
     def delete(self, path: str) -> None:
-        self._store.delete(path)
+        """Delete an object; without an answer the job fails, and what it rolls back stays planned."""
+        if self._store.delete(path) is Outcome.UNKNOWN:
+            raise JobFailedError(f"{path} may still be there")
 
 
 class _Job:
@@ -455,7 +461,7 @@ class _Job:
         if self._timer is None:
             return
         self._timer.cancel()
-        with suppress(StorageError):
+        with suppress(StorageError, JobFailedError):
             if landed:
                 for each in self._store.names(f"{_MARKERS}/{self.instant}", recursive=True):
                     self._stranger.delete(f"{_MARKERS}/{self.instant}/{each}")

@@ -369,6 +369,65 @@ def test_a_restore_waits_for_every_neighbour_at_work(beside):
     assert beside.content() == BEGUN | {"b0": 1, "b1": 1}
 
 
+def half_written(theirs: Engine) -> None:
+    theirs.complete()
+    (done,) = theirs.timeline.glob(f"{theirs.requested}_*.commit")
+    done.write_bytes(done.read_bytes()[:-20])
+
+
+def of_another_kind(theirs: Engine) -> None:
+    completed = next_label(0.0, theirs.requested)
+    (theirs.timeline / f"{theirs.requested}_{completed}.reshuffle").write_bytes(b"")
+
+
+def without_its_body(theirs: Engine) -> None:
+    completed = next_label(0.0, theirs.requested)
+    (theirs.timeline / f"{theirs.requested}_{completed}.restore").write_bytes(b"")
+
+
+def changed_properties(theirs: Engine, line: str) -> None:
+    with (theirs.timeline.parent / "hoodie.properties").open("a") as stream:
+        stream.write(f"\n{line}\n")
+
+
+@pytest.mark.parametrize(
+    ("act", "told"),
+    [
+        (half_written, "{T}"),
+        (of_another_kind, "{T}.*reshuffle"),
+        (without_its_body, "{T}.*restore"),
+        (lambda theirs: changed_properties(theirs, "hoodie.table.version=7"), "version"),
+        (lambda theirs: changed_properties(theirs, "hoodie.table.metadata.partitions=files"), "hoodie.metadata.enable"),
+    ],
+    ids=["half written", "unknown action", "empty restore", "upgraded", "metadata table"],
+)
+def test_what_a_neighbour_must_not_do_stops_the_next_of_ours_by_name(beside, act, told):
+    a = beside.writer("A")
+    a.add("b")
+    theirs = inflight(Engine(beside, later(a)))
+    act(theirs)
+    before = {
+        path: path.read_bytes()
+        for path in beside.folder.rglob("*")
+        if path.is_file() and ".lakelatch" not in path.parts
+    }
+    a.env.advance(2.0)
+    with pytest.raises(lakelatch.LakeLatchError, match=told.replace("{T}", theirs.requested)) as error:
+        a.add("a")
+    assert not isinstance(error.value, CommitStateUnknownError)
+    assert {path: path.read_bytes() for path in before if path.exists()} == before, "nothing was deleted or changed"
+
+
+def test_behind_a_neighbour_whose_clock_is_ahead_times_go_on_from_its_own(beside):
+    a = beside.writer("A")
+    theirs = Engine(beside, next_label(a.env.now() + 3600.0, ""))
+    theirs.complete()
+    txn = a.begin_add("a")
+    assert txn.commit().completion > txn.instant > theirs.requested
+    assert beside.content() == BEGUN | {"a0": 1, "a1": 1}
+    sound(beside)
+
+
 class Restore:
     """A neighbour that takes commits back, as Hudi does: a plan first, then instants and files, the newest first."""
 
