@@ -1,4 +1,4 @@
-"""Run named commands at once and tell how long each took: ``at_once.py 'fast: pytest tests' 'lint: ruff check'``.
+"""Run named commands at once: ``at_once.py 'fast: pytest tests' 'lint: ruff check'``. Tell how long each took, and its CPU.
 
 With ``--at-most N`` first, the others wait in their order until one of N has ended; what stands after a command whose name
 ends in an exclamation mark waits for that one. The first one's output appears as it comes, the others' when all have
@@ -60,7 +60,7 @@ def run_all(arguments: tuple[str, ...], environment: dict[str, str]) -> int:
     running: list[subprocess.Popen[bytes]] = []
     interrupted = threading.Event()
 
-    def run(number: int) -> tuple[int, float]:
+    def run(number: int) -> tuple[int, float, float]:
         for (name, _), ended in zip(commands[:number], over, strict=False):
             if name.endswith("!"):
                 ended.wait()
@@ -68,17 +68,18 @@ def run_all(arguments: tuple[str, ...], environment: dict[str, str]) -> int:
         log = logs[number]
         try:
             if interrupted.is_set():
-                return 1, 0.0
+                return 1, 0.0, 0.0
             process = subprocess.Popen(shlex.split(commands[number][1]), stdout=log, stderr=log, env=environment)
             running.append(process)
             if interrupted.is_set():  # after who ends those in the list has looked
                 process.terminate()
-            code, took_s = process.wait(), time.monotonic() - began
+            code, cpu_s = _ended(process)
+            took_s = time.monotonic() - began
             if log is not None:
                 print(
                     f"\n-- {commands[number][0]} has ended: {'ok' if not code else f'failed with {code}'}", flush=True
                 )
-            return code, took_s
+            return code, took_s, cpu_s
         finally:
             over[number].set()
 
@@ -97,9 +98,20 @@ def run_all(arguments: tuple[str, ...], environment: dict[str, str]) -> int:
         if log is not None:
             log.seek(0)
             print(f"\n$ {command}\n{log.read().decode(errors='replace')}", end="")
-    for (name, _), (code, took_s) in zip(commands, ended, strict=True):
-        print(f"-- {name}: {took_s:.0f} s" + (f", failed with {code}" if code else ""), flush=True)
-    return max(abs(code) for code, _ in ended)
+    for (name, _), (code, took_s, cpu_s) in zip(commands, ended, strict=True):
+        failed = f", failed with {code}" if code else ""
+        print(f"-- {name}: {took_s:.0f} s, {cpu_s:.0f} s of CPU{failed}", flush=True)
+    return max(abs(code) for code, *_ in ended)
+
+
+def _ended(process: subprocess.Popen[bytes]) -> tuple[int, float]:
+    """Wait for its end; its code, and the CPU seconds of it and of those that it has waited for."""
+    try:
+        _, status, usage = os.wait4(process.pid, 0)
+    except ChildProcessError:  # another thread has ended it, and waited
+        return process.wait(), 0.0
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, usage.ru_utime + usage.ru_stime
 
 
 if __name__ == "__main__":
