@@ -18,11 +18,13 @@ from ...hudi.timeline import EARLIEST, refuse_clock
 from ...locks import shown
 from ...plain_text import visible
 from ...storage import Store
+from ...streams import Stream, declared
 from ..entries import NO_LOCK, OWN_LOCK, Landed, Open, Settings, encode
 from ..log import LOG, Creation, claim, creation_of, is_epoch, put_properties, start_log, strange_files
 from ..session import PROPERTIES, prove, read_config, settled
 from ..transaction import lay_floor
 from ..workspace import refuse_unique
+from .stream import declare, refuse_at_creation
 from .table import Table, store_of
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 
 P = ParamSpec("P")
+_BUCKETS = 8  # of a table with streams: events of this many files are merged side by side
 _TYPES = {"copy_on_write": COPY_ON_WRITE, "merge_on_read": MERGE_ON_READ}
 _given: ContextVar[frozenset[str]] = ContextVar("arguments that were given", default=frozenset())
 
@@ -63,6 +66,7 @@ def create(
     hive_style: bool = True,
     table_version: int = 8,
     type: Literal["copy_on_write", "merge_on_read"] = "copy_on_write",  # noqa: A002 - Hudi's word
+    streams: Mapping[str, Mapping[str, Any]] | None = None,
     exist_ok: bool = False,
     writer: str = "",
     env: Environment = SYSTEM,
@@ -84,6 +88,9 @@ def create(
         table_version: 8 (Hudi 1.0 and later) or 9 (1.1 and later).
         type: ``copy_on_write`` rewrites a file group when its rows change; ``merge_on_read`` appends the changes, which
             readers and compaction merge: cheaper writes, dearer reads.
+        streams: by name, the arguments of `Table.stream` that declare it, as ``{"orders": {"columns": ["amount"], "ordering":
+            "paid_at"}}``. Unless said otherwise the table is then what streams need: ``merge_on_read``, of version 9, with
+            8 buckets.
         exist_ok: open an existing table, if it agrees with all arguments given here; it may have more columns by now. A table
             that another creator left half made is finished as that one wanted it.
         writer: a name for logs and conflict messages; host and process number otherwise.
@@ -98,6 +105,11 @@ def create(
     refuse_unknown_settings(create, settings)
     writer = text(writer, "writer", empty=True)
     store = store_of(url, storage)
+    declarations = _declarations(streams)
+    if declarations:
+        type = type if "type" in _given.get() else "merge_on_read"  # noqa: A001
+        table_version = table_version if "table_version" in _given.get() else 9
+        settings.setdefault("bucket_count", _BUCKETS)
     config = _new_config(
         store, record_key, partition_by, ordering_field, schema, name, database, hive_style, table_version, type
     )
@@ -113,16 +125,38 @@ def create(
         from ..staging import wanted_of
 
         wanted_of(wanted, schema, "insert")
+    if declarations:
+        if schema is None:
+            raise InputError("streams are declared of columns; give create a schema too. Nothing was written")
+        refuse_at_creation(declarations, schema, config, store.url, wanted)
     mine = _make(store, env, config, wanted)
     table = Table(store, env=env, writer=writer)
-    if mine:
-        return with_floor(table)
     try:
-        _refuse_another(table, exist_ok=exist_ok, differences=_differences(table, config, wanted, settings))
+        if mine:
+            with_floor(table)
+        else:
+            _refuse_another(table, exist_ok=exist_ok, differences=_differences(table, config, wanted, settings))
+        for each in declarations:  # one that is there as it is wanted stays so
+            declare(table.session, each)
     except BaseException:
         table.close()
         raise
     return table
+
+
+def _declarations(streams: Mapping[str, Mapping[str, Any]] | None) -> list[Stream]:
+    if streams is None:
+        return []
+    told = 'streams are told by name, as {"orders": {"columns": ["amount"], "ordering": "paid_at"}}'
+    if not isinstance(streams, Mapping) or not all(isinstance(each, Mapping) for each in streams.values()):
+        raise InputError(f"{told}, not as {streams!r:.200}")
+    made = []
+    for name, arguments in streams.items():
+        try:
+            made.append(declared(name, **({"columns": None, "ordering": None} | dict(arguments))))
+        except TypeError as e:
+            raise InputError(f"stream {name!r}: {e}; its arguments are those of Table.stream") from None
+    return made
 
 
 def _make(store: Store, env: Environment, config: TableConfig, wanted: Settings) -> bool:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from ...arguments import suggesting
 from ...errors import ConfigError, InputError
 from ...hudi.files import bucket_of
-from ...hudi.table import bucket_ids
+from ...hudi.table import TableConfig, bucket_ids
 from ...streams import (
     CLEAR,
     RowHistory,
@@ -125,7 +125,7 @@ def declare(session: Session, wanted: Stream) -> Stream:
         made = joined(settings.streams, wanted, since=state.top, table=session.url)
         stream = of_name(made, wanted.name, session.url)
         refuse_columns(stream, schema, session.config, session.url)
-        _refuse_required(session, made)
+        _refuse_required(made, session.view().schema, session.config, session.url)
         if made == settings.streams:
             break
         assert schema is not None, "streams are declared of columns"
@@ -150,10 +150,23 @@ def declare(session: Session, wanted: Stream) -> Stream:
     return of_name(session.settings.streams, wanted.name, session.url)
 
 
-def _refuse_required(session: Session, streams: Sequence[Stream]) -> None:
+def refuse_at_creation(
+    streams: Sequence[Stream], schema: pa.Schema, config: TableConfig, url: str, settings: Settings
+) -> None:
+    """Raise what `declare` would of these streams, before their table is there."""
+    rules = bool(settings.unique_constraints or settings.merge or settings.ties != "last")
+    refuse_table(config, url, buckets=settings.bucket_count, rules=rules)
+    made: tuple[Stream, ...] = ()
+    for each in streams:
+        made = joined(made, each, since="", table=url)
+        refuse_columns(each, schema, config, url)
+        refuse_mergers(each, schema)
+    _refuse_required(made, config.create_schema, config, url)
+
+
+def _refuse_required(streams: Sequence[Stream], schema: str | None, config: TableConfig, url: str) -> None:
     """Raise `InputError` if rows of these streams may lack a value that was declared not null."""
-    config = session.config
-    for column in required_by(session.view().schema):
+    for column in required_by(schema):
         if column in (*config.record_key_fields, *config.partition_fields):
             continue
         for each in streams:
@@ -164,7 +177,7 @@ def _refuse_required(session: Session, streams: Sequence[Stream]) -> None:
             else:
                 continue
             raise InputError(
-                f"column {column!r} of {session.url} was declared not null, which stream {each.name!r} does not keep: {why}. "
+                f"column {column!r} of {url} was declared not null, which stream {each.name!r} does not keep: {why}. "
                 "Nothing was changed; else make the table with a nullable column",
                 column=column,
             )
