@@ -25,6 +25,7 @@ from .entry_rules import (
     are_batches,
     are_instants,
     are_objects,
+    are_times,
     is_action,
     is_aside,
     is_asked,
@@ -51,6 +52,9 @@ _LANDED = Stored(
     load=lambda raw: tuple(map(Landed.from_json, raw)),
     dump=lambda landed: [each.to_json() for each in landed],
 )
+
+
+_PENDING = Stored(are_times, load=tuple, dump=list)
 
 
 def _members(members: "Sequence[_Entry]") -> list[dict[str, Any]]:
@@ -272,9 +276,14 @@ class Setting(_Entry):
 
 @dataclass(frozen=True, slots=True)
 class Close(_Entry):
-    """The end of the epoch."""
+    """The end of the epoch.
+
+    ``pending``: with neighbours, T of the transactions of other engines that were not completed then. They may complete later
+    with a C from before; all others with such a C are in the log.
+    """
 
     slot: int = -1
+    pending: Annotated[tuple[str, ...], _PENDING] = ()
 
     kind = "close"
 
@@ -284,7 +293,7 @@ class Open(_Entry):
     """The begin of the epoch, with the state that the one before it ended with.
 
     ``last``: the newest commit, which may still have to be published. ``schema``: the table's, if the log has it.
-    ``batches``: the newest of each source.
+    ``batches``: the newest of each source. ``pending``: as in `Close`.
     """
 
     top: Annotated[str, Stored(is_instant_time)]
@@ -307,6 +316,7 @@ class Open(_Entry):
     slot: int = -1
     schema: Annotated[str | None, Stored(is_text)] = None
     batches: Annotated[tuple[Landed, ...], _LANDED] = ()
+    pending: Annotated[tuple[str, ...], _PENDING] = ()
 
     kind = "open"
 

@@ -100,6 +100,10 @@ def are_instants(value: Any) -> bool:
     return isinstance(value, list) and all(type(each) is str and parse(each, layout=2) for each in value)
 
 
+def are_times(value: Any) -> bool:
+    return isinstance(value, list) and all(map(is_instant_time, value))
+
+
 def is_aside(value: Any) -> bool:
     return isinstance(value, dict) and is_side(value["path"]) and is_text(value["sha256"])
 

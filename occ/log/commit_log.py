@@ -835,7 +835,8 @@ class CommitLog:
             # Durable before the close: the next epoch does not verify these names again, and a power cut would lose
             # them for good.
             self._timeline.secure()
-            if self._store.put_if_absent(slot_path(epoch, slot), encode(Close(), epoch, slot, self._env.uuid())).done:
+            closing = Close(pending=self._foreign.at_work) if self.state.settings.timeline_first else Close()
+            if self._store.put_if_absent(slot_path(epoch, slot), encode(closing, epoch, slot, self._env.uuid())).done:
                 self.closed = epoch
 
     def take_over(
@@ -872,7 +873,17 @@ class CommitLog:
                 # Nothing can be added before the close any more, so this state is final.
                 last, said = None if left else state.last, Batches(state.batches)
                 said.take_back(each.instant for each in left)
-                opening = Open(max(state.top, top()), 0, settings, (), last, slot + 1, batches=tuple(batches(said)))
+                at_work = self._foreign.at_work if settings.timeline_first else ()
+                opening = Open(
+                    max(state.top, top()),
+                    0,
+                    settings,
+                    (),
+                    last,
+                    slot + 1,
+                    batches=tuple(batches(said)),
+                    pending=at_work,
+                )
                 opened = self._insist(slot_path(closing + 1, slot + 1), encode(opening, closing + 1, slot + 1, ""))
                 if opened and not self._newest_epoch_is_not(closing + 1):
                     return left

@@ -112,6 +112,11 @@ class ForeignCommits:
         ]
 
     @property
+    def at_work(self) -> tuple[str, ...]:
+        """T of the transactions that are not completed, as of the last listing."""
+        return tuple(sorted({each.requested for each in self.pending}))
+
+    @property
     def listed_from(self) -> str:
         """The T from which a listing shows everything that may be unknown."""
         return min([self._from, *self._log.state.open])
@@ -124,9 +129,9 @@ class ForeignCommits:
         if self._is_ours(each.requested):
             return False
         # Everything completed before the epoch opened is known. A later completion shows in its C, unless its writer was
-        # paused between its C and its put: then it was seen pending.
-        seen = self._log.state.settings.timeline_first and each.requested in self._at_work
-        return each.state != "completed" or seen or max(each.requested, each.completed or "") > self._top
+        # paused between its C and its put: then it was pending at the close.
+        late = each.requested in self._log.state.pending
+        return each.state != "completed" or late or max(each.requested, each.completed or "") > self._top
 
     def error(self, table: str, *, left: Commit | None = None) -> UnsupportedTableError:
         """The error for a writer that would write beside foreign commits; ``left``: a commit not published because of them."""

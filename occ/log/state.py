@@ -23,6 +23,7 @@ class LogState:
         schemas: the table's schemas, each from a slot on. None where the log does not say: after a restore, and in an
             epoch opened without one, because of foreign commits before it or by an older version.
         batches: the newest committed batch of each source.
+        pending: T of the transactions of other engines that were not completed when the epoch before this one was closed.
         asked: the transactions that began in this epoch or were open at its start, by the id of their begin requests.
     """
 
@@ -39,6 +40,7 @@ class LogState:
     schemas: list[tuple[int, str | None]] = field(default_factory=list)
     batches: Batches = field(default_factory=Batches)
     asked: dict[str, Begin] = field(default_factory=dict)
+    pending: tuple[str, ...] = ()
 
     def fork(self) -> LogState:
         """Copy the state, to try entries that are not in a log yet."""
@@ -81,14 +83,14 @@ class LogState:
                     self.token = 0  # Before the settings, because a reader without a lock reads the token later.
                 self.settings, self.settled = entry.settings, entry.slot
             case Close():
-                self.closed = True
+                self.closed, self.pending = True, entry.pending
             case Open():
                 self.settings, self.top, self.token, self.last = entry.settings, entry.top, entry.token, entry.last
                 self.newest = (entry.last,) if entry.last else ()
                 self.open = {b.instant: b for b in entry.open}
                 self.asked = {b.asked: b for b in entry.open if b.asked}
                 self.batches = Batches(entry.batches)
-                self.closed, self.settled = False, entry.slot
+                self.closed, self.settled, self.pending = False, entry.slot, entry.pending
                 self._schema_from(entry.slot, entry.schema)
 
     def _land(self, entry: Commit) -> None:
@@ -130,5 +132,13 @@ class LogState:
         """The first entry of the next epoch. A function of the log before it, so all writers propose the same bytes."""
         begun = tuple(self.open[t] for t in sorted(self.open))
         return Open(
-            self.top, self.token, self.settings, begun, self.last, slot, self.schema_before(slot), tuple(self.batches)
+            self.top,
+            self.token,
+            self.settings,
+            begun,
+            self.last,
+            slot,
+            self.schema_before(slot),
+            tuple(self.batches),
+            self.pending,
         )

@@ -22,7 +22,7 @@ from lakelatch.errors import (
     InputError,
     RolledBackError,
 )
-from lakelatch.hudi.timeline import Instant, encode_restore
+from lakelatch.hudi.timeline import CommitMetadata, Instant, WriteStat, encode_commit, encode_restore
 from lakelatch.hudi.timeline.instant_time import next_label
 from lakelatch.occ.check.check import check
 from lakelatch.occ.entries import Commit, GroupCommit, Import
@@ -725,5 +725,36 @@ def test_an_epoch_closes_with_imports_in_it(tmp_path):
         assert table.session.log.catch_up()
         assert table.session.log.epoch > 1
     assert world.content() == BEGUN | {"a0": 6, "a1": 6}
+    sound(world)
+    world.close()
+
+
+def next_epoch(writer: Writer) -> None:
+    log = writer.table.session.log
+    now = log.epoch
+    while log.epoch == now or log.state.closed:
+        writer.add("b")
+
+
+def test_one_that_was_pending_at_the_close_is_imported_once_however_small_its_c(tmp_path):
+    """Its C may be from before the close: it is taken before the put, and its writer may be paused in between."""
+    world = World(tmp_path / "table", lock=f"file://{tmp_path}/lock?jvm=lock", lock_wait_s=30.0, neighbours="hudi")
+    a = world.writer("A", epoch_slots=6)
+    theirs = inflight(Engine(world, later(a)))
+    completed = next_label(a.env.now() + 0.5, theirs.requested)
+    a.env.advance(1.0)
+    next_epoch(a)
+    assert a.table.session.log.state.pending == (theirs.requested,)
+    size = (world.folder / theirs.path).stat().st_size
+    stat = WriteStat(theirs.read.file_id, theirs.path, "part=a", theirs.read.instant, file_size=size, num_writes=2)
+    body = encode_commit(CommitMetadata("UPSERT", stats=(stat,)), replace=False)
+    (theirs.timeline / f"{theirs.requested}_{completed}.commit").write_bytes(body)
+    assert completed < a.table.session.log.state.top
+    b = world.writer("B", epoch_slots=6)
+    b.add("c")
+    a.add("c")
+    next_epoch(a)
+    b.add("c")
+    assert imports(world) == [theirs.requested]
     sound(world)
     world.close()
