@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from ...conflict import NEW_KEYS, Values
 from ...errors import InputError
-from ...hudi.table import wide_hashes
+from ...hudi.table import one_array, wide_hashes
 from ...storage import Store
 from .side_objects import read_aside
 
@@ -109,8 +109,7 @@ def constraint_values(rows: pa.Table, constraint: Sequence[str]) -> Hashed | Non
 
 
 def _text(column: Any) -> pa.Array:
-    text = (column if pa.types.is_string(column.type) else column.cast(pa.string())).combine_chunks()
-    return text if isinstance(text, pa.Array) else pa.concat_arrays(text.chunks)
+    return one_array(column if pa.types.is_string(column.type) else column.cast(pa.string()))
 
 
 def refuse_type(name: str, kind: pa.DataType) -> None:

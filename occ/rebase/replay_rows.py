@@ -38,7 +38,7 @@ from ...hudi.merge import (
     remove,
     stored_texts,
 )
-from ...hudi.table import RECORD_KEY
+from ...hudi.table import RECORD_KEY, array_of_column
 from ...hudi.timeline import FileSlice, WriteStat
 from ..staging import (
     COMMIT_TIME,
@@ -99,7 +99,7 @@ def _part(mine: Effects, held: list[pa.Array], number: int) -> Effects:
     """The effects on one of several slices, by the keys that each holds; keys that none holds go to the first one."""
 
     def rows(table: pa.Table) -> pa.Table:
-        return table.filter(_belongs(_array(table, RECORD_KEY), held, number))
+        return table.filter(_belongs(array_of_column(table, RECORD_KEY), held, number))
 
     removed = mine.removed.filter(_belongs(mine.removed, held, number))
     return Effects(rows(mine.updated), rows(mine.added), removed, mine.settled)
@@ -124,9 +124,9 @@ def _redo(lost: Lost, current: FileSlice, mine: Effects, files: TaskFiles) -> No
     else:
         alone = mine.settled or not (ordering or rule.commutes(lost.spec.schema))
     if alone:
-        _refuse_same(lost, theirs, _array(rows, RECORD_KEY))
+        _refuse_same(lost, theirs, array_of_column(rows, RECORD_KEY))
         # An update of a row that a winner deleted has no row to go to. Inserting it would undo the delete.
-        missing = _not_in(_array(mine.updated, RECORD_KEY), _array(base, RECORD_KEY))
+        missing = _not_in(array_of_column(mine.updated, RECORD_KEY), array_of_column(base, RECORD_KEY))
         if len(missing):
             raise lost.same_row(missing.slice(0, 100).to_pylist())
     left = remove(base, mine.removed) if len(mine.removed) else Merged(base)
@@ -144,7 +144,7 @@ def _merged(base: pa.Table, rows: pa.Table, theirs: pa.Table, spec: FileSpec, *,
         return Merged(base)
     if not settled:
         return merge_by(spec.rule, base, rows)
-    both = pc.is_in(rows.column(RECORD_KEY), value_set=_array(theirs, RECORD_KEY))
+    both = pc.is_in(rows.column(RECORD_KEY), value_set=array_of_column(theirs, RECORD_KEY))
     first = merge_by(spec.rule, base, rows.filter(both))
     rest = merge(first.rows, rows.filter(pc.invert(both)))
     return Merged(rest.rows, rest.inserts, first.updates + rest.updates)
@@ -200,20 +200,20 @@ def refuse_same_rows(lost: Lost, appended: Appended, *, read: bool = False) -> N
     told = read_slice(spec, appended.current, columns=ordering)
     theirs = _theirs(lost, told, *ordering)
     _refuse_same(lost, theirs, deleted)
-    keys = _array(rows, RECORD_KEY)
-    gone = _not_in(keys, _array(told, RECORD_KEY))
+    keys = array_of_column(rows, RECORD_KEY)
+    gone = _not_in(keys, array_of_column(told, RECORD_KEY))
     # A delete of theirs with a larger T would remove our row, even if the key was not there when they deleted it.
     later = tuple(log for log in appended.current.logs if log.instant in lost.winners and log.instant > spec.instant)
     taken = cleared_keys(spec.store, replace(appended.current, logs=later)).intersection(keys.to_pylist())
     # A row of theirs with a larger T hides our delete. If that row lost against the base file's, the base row comes
     # back.
     for each in logged_rows(spec.store, later, [RECORD_KEY]) if len(deleted) else ():
-        theirs_too = _array(each, RECORD_KEY)
+        theirs_too = array_of_column(each, RECORD_KEY)
         taken.update(theirs_too.filter(pc.is_in(theirs_too, value_set=deleted)).to_pylist())
     if taken:
         raise lost.same_row(taken)
     if appended.old is not None and len(gone):
-        before = _array(read_slice(spec, appended.old, columns=()), RECORD_KEY)
+        before = array_of_column(read_slice(spec, appended.old, columns=()), RECORD_KEY)
         if (lacking := gone.filter(pc.is_in(gone, value_set=before))) and len(lacking):
             raise lost.same_row(lacking.slice(0, 100).to_pylist())
     if not ordering or read:
@@ -235,8 +235,8 @@ def refuse_read_rows(lost: Lost, appended: Appended, keys: pa.Array) -> None:
     now = read_slice(lost.spec, appended.current, columns=())
     _refuse_same(lost, _theirs(lost, now), keys)
     if appended.old is not None:
-        before = _array(read_slice(lost.spec, appended.old, columns=()), RECORD_KEY)
-        gone = _not_in(before.filter(pc.is_in(before, value_set=keys)), _array(now, RECORD_KEY))
+        before = array_of_column(read_slice(lost.spec, appended.old, columns=()), RECORD_KEY)
+        gone = _not_in(before.filter(pc.is_in(before, value_set=keys)), array_of_column(now, RECORD_KEY))
         if len(gone):
             raise lost.same_row(gone.slice(0, 100).to_pylist())
 
@@ -258,7 +258,7 @@ def write_changes(
     change = None if whole else log_change(files.spec, slice_, base, merged)
     if change is None:
         if lost is not None and not whole and appends(files.spec, slice_):
-            raise lost.same_row(_array(merged.rows, RECORD_KEY).slice(0, 100).to_pylist())
+            raise lost.same_row(array_of_column(merged.rows, RECORD_KEY).slice(0, 100).to_pylist())
         write_successor(files, slice_, merged, lost.file_id(slice_) if lost else "")
         return
     if lost is not None:
@@ -324,7 +324,7 @@ def effects_of(spec: FileSpec, unit: Unit, kept: Kept) -> Effects:
 
 def _once(rows: pa.Table) -> pa.Table:
     """Keep one row per key: if several file groups held a key, each was given the same row."""
-    codes = np.asarray(pc.dictionary_encode(_array(rows, RECORD_KEY)).indices)
+    codes = np.asarray(pc.dictionary_encode(array_of_column(rows, RECORD_KEY)).indices)
     _, first = np.unique(codes, return_index=True)
     return rows if len(first) == rows.num_rows else rows.take(pa.array(np.sort(first)))
 
@@ -364,8 +364,3 @@ def _rows_of(spec: FileSpec, path: str) -> tuple[pa.Table, pa.Array]:
 
 def _not_in(keys: pa.Array, among: pa.Array) -> pa.Array:
     return keys.filter(pc.invert(pc.is_in(keys, value_set=among)))
-
-
-def _array(rows: pa.Table, name: str) -> pa.Array:
-    column = rows.column(name).combine_chunks()
-    return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)

@@ -55,6 +55,7 @@ def declared_schema(avro: str) -> pa.Schema:
     return with_required(optional(schema), required_columns(schema))
 
 
+@functools.lru_cache(maxsize=64)
 def required_by(avro: str | None) -> tuple[str, ...]:
     """The columns of a schema in Avro JSON that were declared not null."""
     from ...hudi.table import required_columns

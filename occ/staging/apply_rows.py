@@ -41,7 +41,7 @@ from ...hudi.merge import (
     widened,
     with_rows,
 )
-from ...hudi.table import RECORD_KEY, SoughtKeys
+from ...hudi.table import RECORD_KEY, SoughtKeys, array_of_column
 from ...hudi.timeline import FileSlice, WriteStat
 from ...mergers import Rule
 from ...progress import Reporter
@@ -51,7 +51,7 @@ from .base_file import BaseFileWriter
 from .file_spec import FileSpec, token
 from .log_file import LOGS_MAX, LogFileWriter, in_log_files
 from .meta_columns import COMMIT_TIME, RowNumbers
-from .old_file import OldFile, array_of_column, held_keys, read_slice
+from .old_file import OldFile, held_keys, read_slice
 from .row_bytes import ALMOST, RowBytes
 from .selection import RowsInMemory, Selection, in_pieces, units
 from .worker_pool import Piece, WorkerPool

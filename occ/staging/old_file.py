@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from ...hudi.files import Chunk, RawFooter, StoredParquet, note_of, torn_is_told
 from ...hudi.merge import holds, stored_texts
-from ...hudi.table import META_COLUMNS, RECORD_KEY, SoughtKeys
+from ...hudi.table import META_COLUMNS, RECORD_KEY, SoughtKeys, array_of_column
 from ...hudi.timeline import FileSlice
 from ...streams import slice_rows
 from .file_spec import FileSpec
@@ -219,9 +219,3 @@ def in_types(rows: pa.Table, spec: FileSpec) -> pa.Table:
         if column.type != kind and not holds(column.type, kind):
             rows = rows.set_column(place, pa.field(column.name, kind), rows.column(place).cast(kind))
     return rows
-
-
-def array_of_column(rows: pa.Table, name: str) -> Any:
-    """Return a column as one contiguous array."""
-    column = rows.column(name).combine_chunks()
-    return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...hudi.merge import unrepeated
-from ...hudi.table import RECORD_KEY, bucket_ids, key_parts, partition_codes, record_keys, wide_hashes
+from ...hudi.table import RECORD_KEY, bucket_ids, key_parts, one_array, partition_codes, record_keys, wide_hashes
 from ...mergers import Ties
 from .file_spec import FileSpec
 from .mapped_rows import KEYS_AT_ONCE, MappedRows, Places, repeated_hashes
@@ -66,7 +66,7 @@ class RowsInMemory:
 
     def keys(self, places: Places) -> pa.Array:
         """See `Keyed.keys`."""
-        return _one_array(self.column(self._key, places))
+        return one_array(self.column(self._key, places))
 
     def column(self, name: str, places: Places) -> Any:
         """See `Keyed.column`."""
@@ -115,7 +115,7 @@ class Selection:
         taken = self._rows.taken(self._places, start, end, keys)
         if hashed:
             there = known or "key_hashes" in self.__dict__
-            hashes = self.key_hashes[start:end] if there else wide_hashes(_one_array(taken.column(RECORD_KEY)))
+            hashes = self.key_hashes[start:end] if there else wide_hashes(one_array(taken.column(RECORD_KEY)))
             taken = taken.append_column(KEY_HASHES, pa.array(hashes))
         return taken
 
@@ -250,8 +250,3 @@ def _split(
     for end in [*ends.tolist(), len(order)]:
         yield *divmod(int(codes[start]), wide), Selection(RowsInMemory(whole, key), order[start:end])
         start = end
-
-
-def _one_array(column: Any) -> pa.Array:
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)

@@ -21,7 +21,7 @@ from ...conflict import Region
 from ...errors import InputError
 from ...hudi.files import FileGroupId
 from ...hudi.merge import Merged, plain, widened
-from ...hudi.table import RECORD_KEY, partition_list
+from ...hudi.table import RECORD_KEY, one_array, partition_list
 from ...hudi.timeline import WriteStat
 from ..incoming import Incoming, refuse_new_columns
 from ..rebase import refuse_known, refuse_read_rows
@@ -377,7 +377,7 @@ class Clauses:
     def _struct(self, side: str, rows: pa.Table) -> pa.StructArray:
         """The columns of one side that clauses read; without any the key column carries the number of rows."""
         names = [name for name in self._read[side] if name in rows.column_names] or [RECORD_KEY]
-        arrays = [_whole(plain(rows.column(name))) for name in names]
+        arrays = [one_array(plain(rows.column(name))) for name in names]
         return pa.StructArray.from_arrays(arrays, names=names)
 
 
@@ -401,11 +401,4 @@ def _decided(clauses: list[_Clause], rows: pa.Table) -> Iterable[tuple[_Clause, 
 
 
 def _keys(rows: pa.Table) -> pa.Array:
-    return _whole(rows.column(RECORD_KEY))
-
-
-def _whole(column: Any) -> pa.Array:
-    if isinstance(column, pa.Array):
-        return column
-    column = column.combine_chunks()
-    return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
+    return one_array(rows.column(RECORD_KEY))

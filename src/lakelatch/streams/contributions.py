@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from ..errors import InputError, LakeLatchError
 from ..hudi.merge import Broken, Tried, subject_of
+from ..hudi.table import one_array
 from ..mergers import Count, Groups, Laws, Merger, Sum, find
 from .declaration import Stream, scalar
 
@@ -68,8 +69,7 @@ def lifted(stream: Stream, rows: pa.Table) -> pa.Table:
     for name, merger in mergers_of(stream, rows.column_names).items():
         place = rows.schema.get_field_index(name)
         kind = rows.schema.field(name).type
-        column = rows.column(place).combine_chunks()
-        values = merger.lift(column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks), kind)
+        values = merger.lift(one_array(rows.column(place)), kind)
         _refuse_too_much(name, merger.inner, values)
         rows = rows.set_column(place, pa.field(name, kind), values)
     return rows

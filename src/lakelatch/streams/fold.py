@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import InputError
-from ..hudi.table import RECORD_KEY
+from ..hudi.table import RECORD_KEY, array_of_column
 from ..mergers import Groups, ages, in_time
 from .contributions import lifted, mergers_of
 from .declaration import KEEP, Stream
@@ -35,11 +35,11 @@ def folded(rows: pa.Table, stream: Stream, kind: str = UPSERT) -> pa.Table:
     merging, keeps = kind == UPSERT and bool(stream.merge), kind == UPSERT and stream.null == KEEP
     if merging:
         rows = lifted(stream, rows)
-    codes = np.asarray(pc.dictionary_encode(_array(rows, RECORD_KEY)).indices).astype(np.int64)
+    codes = np.asarray(pc.dictionary_encode(array_of_column(rows, RECORD_KEY)).indices).astype(np.int64)
     # Without a repeated key there is nothing to fold; a merger still needs its rows in groups.
     if not len(codes) or (not merging and int(codes.max()) + 1 == len(codes)):
         return rows
-    age = ages(_array(rows, stream.ordering))
+    age = ages(array_of_column(rows, stream.ordering))
     order = np.lexsort((np.arange(len(codes)), age, codes))
     counts = in_time(codes, order)
     if not merging:
@@ -59,7 +59,7 @@ def folded(rows: pa.Table, stream: Stream, kind: str = UPSERT) -> pa.Table:
     for name in rows.column_names:
         if name in mergers:
             try:
-                found[name] = mergers[name].merge(_array(rows, name).take(pa.array(order)), groups)
+                found[name] = mergers[name].merge(array_of_column(rows, name).take(pa.array(order)), groups)
             except InputError as e:
                 raise InputError(f"column {name!r}: {e}; nothing was written", column=name) from e
         elif keeps and name in stream.columns:
@@ -77,8 +77,3 @@ def folded(rows: pa.Table, stream: Stream, kind: str = UPSERT) -> pa.Table:
             at = places[name][kept]
             found[name] = rows.column(name).take(pa.array(at, mask=at < 0))
     return pa.table({name: found[name] for name in rows.column_names})
-
-
-def _array(rows: pa.Table, name: str) -> pa.Array:
-    column = rows.column(name).combine_chunks()
-    return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)

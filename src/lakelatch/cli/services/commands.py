@@ -11,7 +11,7 @@ JSON of `services list`: ``plans``, each with ``instant``, ``action``, ``writer`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -102,16 +102,11 @@ def cluster(
         "partitions": partition or None, "sort_by": names(sort_by), "layout": layout,
         "small_bytes": small, "target_bytes": target,
     }  # fmt: skip
+    nothing = "there are no two small files in one partition" + (
+        ", and all are laid out so" if sort_by is not None else ""
+    )
     with lakelatch.open(url) as table:
-        nothing = "there are no two small files in one partition"
-        if sort_by is not None:
-            nothing += ", and all are laid out so"
-        if plan_only:
-            _finish(table, table.plan_clustering(**given), nothing, plan_only=True, json=json)
-        else:
-            with Bar() as progress:
-                done = table.cluster(progress=progress, **given)
-            _done(done, nothing, json=json)
+        _perform(table, table.plan_clustering, table.cluster, given, nothing, plan_only=plan_only, json=json)
 
 
 def archive(
@@ -144,15 +139,9 @@ def compact(url: Url, *, partition: Partition = None, plan_only: PlanOnly = Fals
     """Merge the log files of a merge-on-read table into base files, in this process."""
     import lakelatch
 
-    partitions = partition or None
+    given, nothing = {"partitions": partition or None}, "there are no log files"
     with lakelatch.open(url) as table:
-        nothing = "there are no log files"
-        if plan_only:
-            _finish(table, table.plan_compaction(partitions=partitions), nothing, plan_only=True, json=json)
-        else:
-            with Bar() as progress:
-                done = table.compact(partitions=partitions, progress=progress)
-            _done(done, nothing, json=json)
+        _perform(table, table.plan_compaction, table.compact, given, nothing, plan_only=plan_only, json=json)
 
 
 def compact_logs(
@@ -166,19 +155,28 @@ def compact_logs(
     """Merge the log files of each file slice into one log file, in this process; base files stay."""
     import lakelatch
 
-    partitions = partition or None
+    given = {"min_logs": min_logs, "partitions": partition or None}
+    nothing = f"no file slice has {min_logs} log files to merge"
     with lakelatch.open(url) as table:
-        nothing = f"no file slice has {min_logs} log files to merge"
-        if plan_only:
-            planned = table.plan_log_compaction(min_logs=min_logs, partitions=partitions)
-            _finish(table, planned, nothing, plan_only=True, json=json)
-        else:
-            with Bar() as progress:
-                done = table.compact_logs(min_logs=min_logs, partitions=partitions, progress=progress)
-            _done(done, nothing, json=json)
+        _perform(table, table.plan_log_compaction, table.compact_logs, given, nothing, plan_only=plan_only, json=json)
 
 
-def _done(executed: Executed | None, nothing: str, *, json: bool) -> None:
+def _perform(
+    table: Table,
+    plan: Callable[..., str | None],
+    run: Callable[..., Executed | None],
+    given: Mapping[str, Any],
+    nothing: str,
+    *,
+    plan_only: bool,
+    json: bool,
+) -> None:
+    """Plan and execute with these arguments, or plan only, and tell what was done; ``nothing``: why nothing was."""
+    if plan_only:
+        _finish(table, plan(**given), nothing, plan_only=True, json=json)
+        return
+    with Bar() as progress:
+        executed = run(progress=progress, **given)
     done = [executed] if executed else []
     if json:
         print_json({"planned": [], "executed": [asdict(each) for each in done]})

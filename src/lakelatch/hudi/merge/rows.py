@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from ...errors import InputError
 from ...mergers import Rule, Ties, ages
-from ..table import RECORD_KEY, shown, wide_hashes
+from ..table import RECORD_KEY, array_of_column, one_array, shown, wide_hashes
 from .dictionaries import cast, plain
 
 
@@ -40,7 +40,7 @@ class Merged:
     @property
     def inserted_keys(self) -> pa.Array:
         """The keys that the old rows lacked; their rows are at the end."""
-        return _array(self.rows.slice(self.rows.num_rows - self.inserts), RECORD_KEY)
+        return array_of_column(self.rows.slice(self.rows.num_rows - self.inserts), RECORD_KEY)
 
     @property
     def changed(self) -> bool:
@@ -70,7 +70,7 @@ def merge(base: pa.Table, incoming: pa.Table, *, ordering: Sequence[str] = (), t
     schema = joined_schema(base.schema, incoming.schema)
     if not base.num_rows:
         return Merged(widened(incoming, schema), inserts=incoming.num_rows)
-    old_keys, new_keys = _array(base, RECORD_KEY), _array(incoming, RECORD_KEY)
+    old_keys, new_keys = array_of_column(base, RECORD_KEY), array_of_column(incoming, RECORD_KEY)
     # Keys are unique on both sides, so each old row has at most one incoming partner: its index, or null.
     match = pc.index_in(old_keys, value_set=new_keys)
     matched = np.asarray(match.is_valid())
@@ -98,7 +98,7 @@ def merge_by(rule: Rule, base: pa.Table, incoming: pa.Table) -> Merged:
 
 def _pairs(rule: Rule, base: pa.Table, incoming: pa.Table) -> pa.Table:
     """Return the incoming rows, each merged with ``base``'s row of the same key."""
-    known = base.filter(pc.is_in(base.column(RECORD_KEY), value_set=_array(incoming, RECORD_KEY)))
+    known = base.filter(pc.is_in(base.column(RECORD_KEY), value_set=array_of_column(incoming, RECORD_KEY)))
     data = [field for field in joined_schema(base.schema, incoming.schema) if field.name in incoming.column_names]
     schema = pa.schema([pa.field(each.name, incoming.schema.field(each.name).type) for each in data])
     old = [widened(known.select([name for name in schema.names if name in known.column_names]), schema)]
@@ -109,9 +109,9 @@ def _newer(
     base: pa.Table, incoming: pa.Table, ordering: Sequence[str], partner: npt.NDArray[np.int64], ties: Ties
 ) -> npt.NDArray[np.bool_]:
     """Return a mask of the base rows that the incoming row at ``partner`` may replace."""
-    new = [_array(incoming, name) for name in ordering]
+    new = [array_of_column(incoming, name) for name in ordering]
     old = [
-        _array(base, name) if name in base.column_names else pa.nulls(base.num_rows, value.type)
+        array_of_column(base, name) if name in base.column_names else pa.nulls(base.num_rows, value.type)
         for name, value in zip(ordering, new, strict=True)
     ]
     return supersedes(new, old, partner, ties)
@@ -151,7 +151,7 @@ def with_rows(base: pa.Table, places: npt.NDArray[np.bool_], rows: pa.Table) -> 
 
 def remove(base: pa.Table, keys: pa.Array) -> Merged:
     """Return ``base`` without the rows that have one of the keys."""
-    gone = pc.is_in(_array(base, RECORD_KEY), value_set=keys)
+    gone = pc.is_in(array_of_column(base, RECORD_KEY), value_set=keys)
     return remove_where(base, np.asarray(gone))
 
 
@@ -199,7 +199,7 @@ def deduplicate(rows: pa.Table, *, ordering: Sequence[str] = (), ties: Ties = "l
     Raises:
         InputError: a key occurs twice and there is no ordering field to decide; the message names a few.
     """
-    keys = _array(rows, RECORD_KEY)
+    keys = array_of_column(rows, RECORD_KEY)
     refuse_nan(rows, ordering)
     kept = unrepeated(keys, wide_hashes(keys), ordering, rows.column, ties)
     return rows if kept is None else rows.take(pa.array(kept))
@@ -234,7 +234,7 @@ def unrepeated(
             keys=repeated.slice(0, 100).to_pylist(),
         )
     # Sorted by key, then age, then arrival: the last of each key is the winner.
-    age = [ages(_whole(plain(column(name)))) for name in reversed(ordering)]
+    age = [ages(one_array(plain(column(name)))) for name in reversed(ordering)]
     arrival = np.arange(len(codes)) if ties == "last" else np.arange(len(codes), 0, -1)
     by_key = np.lexsort((arrival, *age, codes))
     last = np.append(codes[by_key][1:] != codes[by_key][:-1], [True])
@@ -269,12 +269,3 @@ def widened(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         column = rows.column(field.name)
         columns.append(cast(column, field.type))
     return pa.Table.from_arrays(columns, schema=pa.schema([f.with_nullable(True) for f in schema]))
-
-
-def _array(rows: pa.Table, name: str) -> pa.Array:
-    return _whole(rows.column(name))
-
-
-def _whole(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    column = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)

@@ -43,8 +43,10 @@ from .partition_path import (
 from .partition_values import named_values, possible_values
 from .record_keys import (
     RECORD_KEY,
+    array_of_column,
     bucket_ids,
     key_parts,
+    one_array,
     record_keys,
     refuse_blank,
     refuse_key_type,
@@ -66,6 +68,7 @@ __all__ = [
     "SoughtKeys",
     "Span",
     "TableConfig",
+    "array_of_column",
     "as_numbers",
     "bucket_ids",
     "declared",
@@ -79,6 +82,7 @@ __all__ = [
     "key_parts",
     "may_be_span",
     "named_values",
+    "one_array",
     "optional",
     "parse",
     "parse_partition_path",

@@ -64,7 +64,7 @@ def key_parts(table: pa.Table, fields: Sequence[str]) -> list[pa.Array]:
             raise _no_column(table, name, fields)
         column = table.column(name)
         refuse_key_type(name, column.type)
-        part = _one_array(column if pa.types.is_string(column.type) else column.cast(pa.string()))
+        part = one_array(column if pa.types.is_string(column.type) else column.cast(pa.string()))
         _refuse_blank(table, name, part)
         parts.append(part)
     return parts
@@ -217,8 +217,14 @@ def shown(keys: pa.Array | Sequence[str]) -> str:
     return ", ".join(repr(k) for k in few) + (", ..." if len(keys) > _SHOWN else "")
 
 
-def _one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """Return a column as one contiguous array."""
     if isinstance(column, pa.Array):
         return column
     joined = column.combine_chunks()
     return joined if isinstance(joined, pa.Array) else pa.concat_arrays(joined.chunks)
+
+
+def array_of_column(rows: pa.Table, name: str) -> Any:
+    """Return a column of the rows as one contiguous array."""
+    return one_array(rows.column(name))
