@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from itertools import takewhile
 
 from ...environment import Environment
 from ...errors import (
@@ -71,6 +72,7 @@ from .unknown_outcome import OutcomeGuard
 
 EPOCH_SLOTS = 1000  # the most entries that a cold reader reads
 _RECENT, _RECENT_FILES = 256, 4096  # commits, and files that they name
+_KNOWN, _KNOWN_BYTES = 1024, 8 << 20  # entries that are told to others, and their bytes
 _PATIENCE_S = 60.0
 _SEEN_S = 1.0  # the longest that a warm reader may miss commits that other engines made past the log
 _log = logging.getLogger("lakelatch.log")
@@ -126,6 +128,37 @@ def _size(commit: Commit) -> int:
     return 1 + len((commit.metadata or {}).get("stats", ()))
 
 
+class KnownEntries:
+    """The newest entries of the log as bytes, for writers that read it through another handle's memory. Bounded."""
+
+    def __init__(self) -> None:
+        self._entries: deque[tuple[int, str, bytes]] = deque()
+        self._bytes = 0
+
+    def add(self, slot: int, path: str, body: bytes) -> None:
+        """Add the next entry."""
+        self._entries.append((slot, path, body))
+        self._bytes += len(body)
+        while len(self._entries) > _KNOWN or self._bytes > _KNOWN_BYTES:
+            self._bytes -= len(self._entries.popleft()[2])
+
+    def since(self, slot: int) -> list[tuple[str, bytes]]:
+        """Path and bytes of the entries from that slot on; none if some of them are forgotten."""
+        found = list(takewhile(lambda each: each[0] >= slot, reversed(self._entries)))
+        return [(path, body) for _, path, body in reversed(found)] if found and found[-1][0] == slot else []
+
+
+class Told:
+    """Entries that another process has read, in place of reads of the store (`ReadAhead`)."""
+
+    def __init__(self, entries: Iterable[tuple[str, bytes]]) -> None:
+        self._bodies = dict(entries)
+
+    def body(self, epoch: int, slot: int) -> bytes | None:
+        """Return the bytes of an entry; None if nothing was told of it."""
+        return self._bodies.get(slot_path(epoch, slot))
+
+
 class CommitLog:
     """One reader and appender of a table's log. Safe to share between threads; not to be used after fork.
 
@@ -137,6 +170,7 @@ class CommitLog:
 
     Attributes:
         recent: the newest commits that were read.
+        known: the newest entries, if the handle is that of a coordinator (`remember`).
         epoch: the newest one; ``first_slot`` is its first slot, ``next_slot`` the first free one.
         restore: the newest restore that was read.
         closed: the newest epoch that this handle closed itself; -1 if none.
@@ -147,6 +181,7 @@ class CommitLog:
         self._mutex = threading.RLock()
         self._followers: list[Follower] = []
         self.recent = Recent()
+        self.known: KnownEntries | None = None
         self._published = -1
         self._unverified: list[Commit] | None = []
         self._foreign = ForeignCommits(self, env, timeline.since)
@@ -173,12 +208,31 @@ class CommitLog:
         """
         return self._read_on(surely=False, waits=waits)
 
-    def _read_on(self, *, surely: bool, waits: bool = False) -> LogState:
+    def take(self, told: Iterable[tuple[str, bytes]]) -> LogState:
+        """Read on by entries that another process has read, and return the state behind them. For callers of `glance`.
+
+        Those of another epoch, and those that this handle has read, change nothing.
+        """
+        with self._mutex:
+            return self._read_on(surely=False, read=Told(told)) if self.epoch else self.state
+
+    def told_since(self, slot: int) -> tuple[tuple[str, bytes], ...]:
+        """Path and bytes of the entries from that slot on, for `take`; none if they are not all remembered."""
+        with self._mutex:
+            return tuple(self.known.since(slot)) if self.known is not None else ()
+
+    def remember(self) -> None:
+        """Keep the newest commits and entries from here on: those of others are judged, and entries told to them."""
+        with self._mutex:
+            self.known = self.known or KnownEntries()
+
+    def _read_on(self, *, surely: bool, waits: bool = False, read: ReadAhead | Told | None = None) -> LogState:
         """Read to a free slot; with ``surely``, make certain that it is the head and that the log was not replaced."""
         with self._mutex:
             if not self.epoch:
                 self._start_at_newest_epoch()
-            read, self._met = ReadAhead(self._store, self._env, self._met, hurried=not waits), None
+            if read is None:
+                read, self._met = ReadAhead(self._store, self._env, self._met, hurried=not waits), None
             while True:
                 path = slot_path(self.epoch, self.next_slot)
                 body = read.body(self.epoch, self.next_slot)
@@ -197,7 +251,7 @@ class CommitLog:
                         # `adopt` has replaced the log; or some of what we read was a zombie's
                         self._start_at_newest_epoch()
                         continue
-                    self._apply(entry)
+                    self._apply(entry, path, body)
                     continue
                 if not (surely or self.state.closed or self.next_slot == self.first_slot):
                     return self.state
@@ -276,7 +330,9 @@ class CommitLog:
         # Never list older epochs, or every commit would pay for the table's age.
         return max(epochs(self._store, since=self.epoch + 1), default=self.epoch)
 
-    def _apply(self, entry: LogEntry) -> None:
+    def _apply(self, entry: LogEntry, path: str, body: bytes) -> None:
+        if self.known is not None:
+            self.known.add(entry.slot, path, body)
         if isinstance(entry, Open):
             self._foreign.epoch_begins(entry.top)
             if self._unverified is not None:  # its closer has published the previous epoch's commits and flushed them
@@ -299,7 +355,7 @@ class CommitLog:
         for commit in commits:
             if commit.restores:
                 self.restore = commit
-            if self.state.settings.group_commit:
+            if self.state.settings.group_commit or self.known is not None:
                 self.recent.add(commit)
             else:
                 self.recent.begin_at(commit.slot + 1)
@@ -418,18 +474,18 @@ class CommitLog:
     def _put(self, entry: LogEntry) -> LogEntry | None:
         """Put the entry at the free slot, and read it; None if another took the slot, or the log was replaced."""
         epoch, slot = self.epoch, self.next_slot
-        body = encode(entry, epoch, slot, self._env.uuid())
-        if not self._insist(slot_path(epoch, slot), body, entry):
+        path, body = slot_path(epoch, slot), encode(entry, epoch, slot, self._env.uuid())
+        if not self._insist(path, body, entry):
             return None
         entry = at_slot(entry, slot)
         if self._newest_epoch_is_not(epoch):
-            self._doubt.about(f"log entry {slot_path(epoch, slot)}", getattr(entry, "instant", ""))
+            self._doubt.about(f"log entry {path}", getattr(entry, "instant", ""))
             # Members of a group have an outcome each, which their writers look up; its first alone does not decide.
             if isinstance(entry, GroupCommit) or not self._counts(entry):
                 self.epoch = 0
                 return None
         self._appended = slot
-        self._apply(entry)
+        self._apply(entry, path, body)
         return entry
 
     def _append_decided(self, commit: Commit) -> Commit:
@@ -579,6 +635,18 @@ class CommitLog:
                 return self.publish_last(locked=locked, looked=locked)
             self._timeline.publish_all(newest[: behind.index(commit.instant) + 1])
             return True
+
+    def publish_in_turn(self, members: Sequence[Commit]) -> Iterator[Commit]:
+        """Publish the commits of this handle's newest entry, in their order; yield each once it is on the timeline.
+
+        Holds no mutex, so that others may begin meanwhile.
+        """
+        for each in members:
+            self._timeline.publish(each, unseen=each.side is None)
+            yield each
+        with self._mutex:
+            if self.state.newest and self.state.newest[-1].slot == members[-1].slot:
+                self._published = members[-1].slot
 
     def publish_behind(self, members: Sequence[Commit]) -> None:
         """Publish all but the first commit of one entry, after its writer has published that. Holds no mutex."""
