@@ -82,13 +82,15 @@ def opened(folder: str, request_s: float, writer: str) -> tuple[FarStore, Any]:
     return store, Table(store, writer=writer)  # type: ignore[arg-type]
 
 
-def create(folder: str, lock: str) -> None:
+def create(folder: str, lock: str, at_once: bool) -> None:
     import pyarrow as pa
 
     import lakelatch
 
     schema = pa.schema([("id", pa.string()), ("part", pa.string()), ("v", pa.int64())])
-    lakelatch.create(folder, record_key="id", partition_by="part", schema=schema, lock=lock).close()
+    lakelatch.create(
+        folder, record_key="id", partition_by="part", schema=schema, lock=lock, publish_at_once=at_once
+    ).close()
 
 
 def coordinate(folder: str, request_s: float, listening: Any, stop: Any, told: Any) -> None:
@@ -186,7 +188,7 @@ def redis() -> Iterator[str]:
 
 
 def measure(
-    place: str, lock: str, writers: int, seconds: float, request_s: float, *, coordinated: bool
+    place: str, lock: str, writers: int, seconds: float, request_s: float, *, coordinated: bool, at_once: bool
 ) -> dict[str, Any]:
     """Measure one new table."""
     fork = multiprocessing.get_context("fork")
@@ -200,7 +202,7 @@ def measure(
         process.start()
         return process
 
-    child(create, folder, lock).join()
+    child(create, folder, lock, at_once).join()
     url = ""
     leader = child(coordinate, folder, request_s, listening, stop, led) if coordinated else None
     if leader is not None:
@@ -246,6 +248,7 @@ def main() -> None:
     parser.add_argument(
         "--folder", default=None, help="on the disk to be measured; the one for temporary files otherwise"
     )
+    parser.add_argument("--at-once", action="store_true", help="with the setting publish_at_once")
     parser.add_argument("--rounds", type=int, default=1, help="both in turn, so often")
     given = parser.parse_args()
     import pyarrow.parquet  # noqa: F401 - imported once, and not by each writer
@@ -263,7 +266,18 @@ def main() -> None:
                 for _ in range(given.rounds):
                     for coordinated in (False, True):
                         request_s = given.request_ms / 1000 if far else 0.0
-                        show(kind, measure(place, lock, writers, given.seconds, request_s, coordinated=coordinated))
+                        show(
+                            kind,
+                            measure(
+                                place,
+                                lock,
+                                writers,
+                                given.seconds,
+                                request_s,
+                                coordinated=coordinated,
+                                at_once=given.at_once,
+                            ),
+                        )
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ class Connections:
         self._apart_s = _APART_S
         return found
 
-    def _told(self, message: bytes, patience_s: float) -> Answer:
+    def _told(self, message: bytes, patience_s: float) -> Answer | None:
         while True:
             connection = self._kept()
             fresh = connection is None
@@ -84,6 +84,9 @@ class Connections:
                 self._idle.append(connection)
             if answer.status != http.client.OK:
                 raise ValueError(f"it answered {answer.status}: {told[:300].decode(errors='replace')}")
+            told = told.lstrip(b"\n")
+            if not told:
+                return None
             found = Answer.from_bytes(told)
             if found is None:
                 raise ValueError("its answer cannot be understood; is it a server of another version?")

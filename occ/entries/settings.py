@@ -251,6 +251,12 @@ class Settings:
     coordinator_patience_s: float = _seconds(
         2.0, "how long a writer waits for an answer of its coordinator, before it goes on by itself."
     )
+    publish_at_once: bool = _flag(
+        False,
+        "whether the instants of one log entry are put on the timeline at the same time, on a store that is no local disk. "
+        "Quicker; but an incremental reader of another engine that reads just then may miss a commit, as it goes on "
+        "from the largest completion time.",
+    )
     heartbeat_interval_s: float = _seconds(
         10.0, "how often a writer shows that it lives. JVM writers on the same table judge by 120 s."
     )
@@ -346,6 +352,7 @@ class Settings:
             "streams": bool(self.streams),
             "group_commit": self.group_commit,
             "coordinator": bool(self.coordinator),
+            "publish_at_once": self.publish_at_once,
             "merge": bool(self.merge),
             "ties": self.ties != "last",
         }

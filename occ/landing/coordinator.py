@@ -99,11 +99,11 @@ class Coordinator:
 
     def __init__(self, session: Session) -> None:
         session.require_log()
-        session.log.remember()
-        self._session = session
+        self._session, self._known = session, session.log.remember()
         self._begins, self._commits = _Line(session, self._begin), _Line(session, self._commit)
         self._seen: Seen = {}
         self._seen_under: tuple[int, int] = (0, 0)  # epoch and settings of what was seen
+        self._tried = 0  # the slot that was tried last
 
     def ask(self, question: Question, answer: Callable[[Answer | None], object]) -> None:
         """Take a question; ``answer`` is called once or more, on another thread. None: ask later, or decide for yourself."""
@@ -195,12 +195,17 @@ class Coordinator:
         return None if not members else GroupCommit(tuple(members)) if len(members) > 1 else members[0]
 
     def _forget(self, state: LogState, slot: int) -> None:
-        """Forget what was judged at slots that others have taken, and all of another log or under other settings."""
+        """Forget what was judged at a slot that others have taken, and all of another log or under other settings.
+
+        t=0  A and B are judged for slot 7, B behind A, whose write set is kept as that of (7, 0)
+        t=1  another writer's entry takes slot 7, and B is judged again for slot 8: against that entry, not against A
+        """
         under = self._session.log.epoch, state.settled
         if under != self._seen_under or len(self._seen) > _SEEN_MAX:
             self._seen_under, self._seen = under, {}
-        for where in [each for each in self._seen if each[0] >= slot]:
+        for where in [each for each in self._seen if each[0] >= self._tried]:
             del self._seen[where]
+        self._tried = slot
 
     def _tell(self, each: _Waiting, *, published: bool = True) -> None:
-        each.answer(Answer(self._session.log.told_since(each.question.slot), published))
+        each.answer(Answer(self._known.since(each.question.slot), published))

@@ -331,9 +331,9 @@ class Landing:
                 return False
             self.result = CommitResult(found.instant, found.completion, found.slot, answer.published)
             return True
-        # A conflict stays one, so it needs no lock to be found.
+        # A conflict stays one, so it needs no lock to be found. On copies: other threads of the handle read on meanwhile.
         if (free := session.lock.free()) is not None:
-            self._decide(session.log.catch_up(), free, template)
+            self._decide(session.log.catch_up().fork(), free, template)
         return False
 
     def _land_as(self, template: Commit) -> None:
@@ -485,7 +485,7 @@ class Landing:
             return template.placed(completion=completion, token=lease.token_at(state), schema=None)
         if not attempt.follower.complete:
             raise log_made_anew(attempt)
-        rebase, later = workspace.rebase, attempt.follower.commits
+        rebase, later = workspace.rebase, list(attempt.follower.commits)
         decision = self._validator.decide(
             state,
             attempt.instant,

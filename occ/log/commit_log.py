@@ -129,23 +129,29 @@ def _size(commit: Commit) -> int:
 
 
 class KnownEntries:
-    """The newest entries of the log as bytes, for writers that read it through another handle's memory. Bounded."""
+    """The newest entries of the log as bytes, for writers that read it through another handle's memory. Bounded.
+
+    Safe to share between threads; nobody who asks waits for a request of the handle.
+    """
 
     def __init__(self) -> None:
+        self._mutex = threading.Lock()
         self._entries: deque[tuple[int, str, bytes]] = deque()
         self._bytes = 0
 
     def add(self, slot: int, path: str, body: bytes) -> None:
         """Add the next entry."""
-        self._entries.append((slot, path, body))
-        self._bytes += len(body)
-        while len(self._entries) > _KNOWN or self._bytes > _KNOWN_BYTES:
-            self._bytes -= len(self._entries.popleft()[2])
+        with self._mutex:
+            self._entries.append((slot, path, body))
+            self._bytes += len(body)
+            while len(self._entries) > _KNOWN or self._bytes > _KNOWN_BYTES:
+                self._bytes -= len(self._entries.popleft()[2])
 
-    def since(self, slot: int) -> list[tuple[str, bytes]]:
-        """Path and bytes of the entries from that slot on; none if some of them are forgotten."""
-        found = list(takewhile(lambda each: each[0] >= slot, reversed(self._entries)))
-        return [(path, body) for _, path, body in reversed(found)] if found and found[-1][0] == slot else []
+    def since(self, slot: int) -> tuple[tuple[str, bytes], ...]:
+        """Path and bytes of the entries from that slot on, for `CommitLog.take`; none if some of them are forgotten."""
+        with self._mutex:
+            found = list(takewhile(lambda each: each[0] >= slot, reversed(self._entries)))
+        return tuple((path, body) for _, path, body in reversed(found)) if found and found[-1][0] == slot else ()
 
 
 class Told:
@@ -216,26 +222,26 @@ class CommitLog:
         with self._mutex:
             return self._read_on(surely=False, read=Told(told)) if self.epoch else self.state
 
-    def told_since(self, slot: int) -> tuple[tuple[str, bytes], ...]:
-        """Path and bytes of the entries from that slot on, for `take`; none if they are not all remembered."""
-        with self._mutex:
-            return tuple(self.known.since(slot)) if self.known is not None else ()
-
-    def remember(self) -> None:
+    def remember(self) -> KnownEntries:
         """Keep the newest commits and entries from here on: those of others are judged, and entries told to them."""
         with self._mutex:
             self.known = self.known or KnownEntries()
+            return self.known
 
     def _read_on(self, *, surely: bool, waits: bool = False, read: ReadAhead | Told | None = None) -> LogState:
         """Read to a free slot; with ``surely``, make certain that it is the head and that the log was not replaced."""
         with self._mutex:
             if not self.epoch:
                 self._start_at_newest_epoch()
-            if read is None:
-                read, self._met = ReadAhead(self._store, self._env, self._met, hurried=not waits), None
+            read = read or self._reader(hurried=not waits)
             while True:
                 path = slot_path(self.epoch, self.next_slot)
                 body = read.body(self.epoch, self.next_slot)
+                if body is None and isinstance(read, Told) and (self.state.closed or self.next_slot == self.first_slot):
+                    read = ReadAhead(
+                        self._store, self._env
+                    )  # how the next epoch begins is looked up, if it was not told
+                    continue
                 if body is not None:
                     entry = decode(body, path)
                     if self.next_slot == self.first_slot and not isinstance(entry, Open):
@@ -263,6 +269,10 @@ class CommitLog:
                         self._start_at_newest_epoch()
                 elif not (self.state.closed and self._open_epoch(path)):
                     return self.state
+
+    def _reader(self, *, hurried: bool = True) -> ReadAhead:
+        met, self._met = self._met, None
+        return ReadAhead(self._store, self._env, met, hurried=hurried)
 
     def _opening(self) -> bytes:
         return encode(self.state.carried(self.next_slot), self.epoch, self.next_slot, "")
@@ -633,7 +643,7 @@ class CommitLog:
             behind = [each.instant for each in newest[:-1]]
             if commit.instant not in behind or self._unverified is not None or newest[-1].slot == self._published:
                 return self.publish_last(locked=locked, looked=locked)
-            self._timeline.publish_all(newest[: behind.index(commit.instant) + 1])
+            self._publish_all(newest[: behind.index(commit.instant) + 1])
             return True
 
     def publish_in_turn(self, members: Sequence[Commit]) -> Iterator[Commit]:
@@ -641,12 +651,26 @@ class CommitLog:
 
         Holds no mutex, so that others may begin meanwhile.
         """
-        for each in members:
-            self._timeline.publish(each, unseen=each.side is None)
-            yield each
+        if self._at_once:
+            yield from self._timeline.publish_at_once(members, unseen=True)
+        else:
+            for each in members:
+                self._timeline.publish(each, unseen=each.side is None)
+                yield each
         with self._mutex:
             if self.state.newest and self.state.newest[-1].slot == members[-1].slot:
                 self._published = members[-1].slot
+
+    @property
+    def _at_once(self) -> bool:
+        """True if one instant of an entry on the timeline does not show that those before it are there."""
+        return self._far and self.state.settings.publish_at_once
+
+    def _publish_all(self, commits: Sequence[Commit], *, unseen: bool = False) -> None:
+        if self._at_once:
+            deque(self._timeline.publish_at_once(commits), maxlen=0)
+        else:
+            self._timeline.publish_all(commits, unseen=unseen)
 
     def publish_behind(self, members: Sequence[Commit]) -> None:
         """Publish all but the first commit of one entry, after its writer has published that. Holds no mutex."""
@@ -700,7 +724,7 @@ class CommitLog:
                     continue
             elif not ours and self._foreign.found:
                 return False
-            self._timeline.publish_all(newest, unseen=len(newest) > 1)
+            self._publish_all(newest, unseen=len(newest) > 1)
             break
         self._published = newest[-1].slot
         return True
@@ -719,9 +743,9 @@ class CommitLog:
         self._published = self.state.newest[-1].slot if self.state.newest else -1
 
     def _is_published(self) -> bool:
-        last = self.state.last
-        if last is not None and last.slot != self._published and self._timeline.shows(last):
-            self._published = last.slot
+        last, several = self.state.last, len(self.state.newest) > 1
+        if last is not None and last.slot != self._published and not (several and self._at_once):
+            self._published = last.slot if self._timeline.shows(last) else self._published
         return last is None or last.slot == self._published
 
     def missing(self, names: Collection[str], since: Sequence[Commit]) -> tuple[list[Commit], list[tuple[Commit, str]]]:

@@ -79,7 +79,8 @@ class _Handle:
             heard.set()
 
         self._shared.coordinator.ask(question, answer)
-        heard.wait(patience_s)
+        # It is in this process, so it is not dead; its round may wait for the lock.
+        heard.wait(max(patience_s, self._shared.session.settings.lock_wait_s))
         return found[0] if found else None
 
     def close(self) -> None:

@@ -58,6 +58,7 @@ class Shape:
     ``together``: who holds the lock commits for those who wait for it.
     ``strangers``: so many processes of another engine write beside ours (`strangers`).
     ``coordinators``: so many processes begin and commit for the writers that ask them (`coordinators`).
+    ``at_once``: the instants of an entry are published in any order, and no reader of the timeline is judged meanwhile.
     ``far``: the store is no local disk, so entries of the log are read ahead."""
 
     seed: int
@@ -90,6 +91,7 @@ class Shape:
     together: bool = False
     strangers: int = 0
     coordinators: int = 0
+    at_once: bool = False
 
     @classmethod
     def of(cls, seed: int) -> Shape:
@@ -153,7 +155,15 @@ class Shape:
         faults = shape.faults | aimed if shape.faults and luck.random() < 0.5 else shape.faults
         crashes = shape.crashes + luck.choice((0, 2)) if faults else shape.crashes
         together = luck.random() < 0.2 and shape.lock != NO_LOCK
-        return replace(shape, coordinators=luck.choice((1, 1, 2)), faults=faults, crashes=crashes, together=together)
+        at_once = shape.far and luck.random() < 0.3
+        return replace(
+            shape,
+            coordinators=luck.choice((1, 1, 2)),
+            faults=faults,
+            crashes=crashes,
+            together=together,
+            at_once=at_once,
+        )
 
     def beside(self) -> Shape:
         """Beside another engine, as far as its contract goes: with its clocks, and a lock that forgets nobody."""

@@ -191,6 +191,8 @@ class World:
                 shape.bucket_count,
                 shape.together,
             )
+        if shape.at_once:
+            objects = _set_up(objects.bodies(), {"publish_at_once": True})
         self.objects = objects.copy()
         self.lock_servers = {LOCKS[0]: LockServer(), LOCKS[1]: LockServer(token=_SECOND_TOKENS)}
         self.lock_servers[SHARED_LOCK] = LockServer(token=_SHARED_TOKENS)
@@ -457,7 +459,7 @@ class World:
             base = BaseFile.at(path, 0)
             if base is not None:
                 self.roots.hold(base.group, decode(self.objects.stored[path].body))
-        if not completed and not (path.startswith("part=") and what == "deleted"):
+        if self.shape.at_once or (not completed and not (path.startswith("part=") and what == "deleted")):
             return
         timeline = read_timeline(self._watched, self.config)
         if not all(timeline.path(each) not in self.objects.taken_away for each in timeline.commits):

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 _IDLE_S = 5.0  # seconds between two polls of a table that nobody watches
 _ATTENDED_S = 60.0  # after a request, a table counts as watched for this long
+_BEAT_S = 0.25  # between two bytes for a writer that waits for its coordinator
 _PING_S = 15.0  # a proxy must not mistake a quiet stream for a dead one
 _log = logging.getLogger("lakelatch.server")
 _LINK = (Parameter("token", "of the dashboard's link"),)
@@ -234,15 +235,18 @@ class Application:
                 loop.call_soon_threadsafe(settle, told)
 
         coordinator.ask(question, answer_from_round)
-        try:
-            with anyio.fail_after(self.limits.answer_s):
-                told = await answered
-        except TimeoutError:
-            told = None
-        if told is None:
-            message = "the coordinator has no time for this transaction; begin and commit by yourself"
-            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, message)
-        return Response(told.to_bytes(), media_type="application/octet-stream")
+        # Soon, or with a byte now and then: a writer that hears nothing at all takes the coordinator for dead.
+        await asyncio.wait((answered,), timeout=_BEAT_S)
+        if answered.done():
+            return Response(_told_by(answered), media_type="application/octet-stream")
+        return StreamingResponse(self._beats(answered), media_type="application/octet-stream")
+
+    async def _beats(self, answered: asyncio.Future[Answer | None]) -> AsyncIterator[bytes]:
+        until = self._env.monotonic() + self.limits.answer_s
+        while not answered.done() and self._env.monotonic() < until:
+            yield b"\n"
+            await asyncio.wait((answered,), timeout=_BEAT_S)
+        yield _told_by(answered)
 
     async def _body(self, request: Request) -> bytes:
         body, most = bytearray(), self.limits.body_bytes
@@ -326,6 +330,12 @@ class Application:
             yield b"event: stopping\ndata: {}\n\n"
         finally:
             self._streams.discard(woken)
+
+
+def _told_by(answered: asyncio.Future[Answer | None]) -> bytes:
+    """The body of an answer; empty without one: its writer has to begin or commit by itself."""
+    told = answered.result() if answered.done() else None
+    return b"" if told is None else told.to_bytes()
 
 
 async def _until(event: asyncio.Event, seconds: float) -> bool:
