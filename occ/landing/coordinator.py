@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ...errors import LakeLatchError, LockLostError
-from ..coordination import Answer, Question
+from ..coordination import ALONE_S, Answer, Question
 from ..entries import BeginRequest, Commit, GroupCommit, LogEntry, Request, singly
 from ..workspace import begun_together, takes
 from .together import judged
@@ -104,6 +104,7 @@ class Coordinator:
         self._seen: Seen = {}
         self._seen_under: tuple[int, int] = (0, 0)  # epoch and settings of what was seen
         self._tried = 0  # the slot that was tried last
+        self._crowded_at = session.env.monotonic()  # when several were at work (monotonic)
 
     def ask(self, question: Question, answer: Callable[[Answer | None], object]) -> None:
         """Take a question; ``answer`` is called once or more, on another thread. None: ask later, or decide for yourself."""
@@ -117,6 +118,8 @@ class Coordinator:
         session, log = self._session, self._session.log
 
         def build(state: LogState) -> LogEntry | None:
+            if len(waiting) > 1 or any(not each.waits for each in list(state.open.values())):
+                self._crowded_at = session.env.monotonic()
             if state.settings.timeline_first:
                 return None
             wanted = (each.question.wanted for each in waiting)
@@ -134,8 +137,9 @@ class Coordinator:
             log.append(build, publishes=False)
         except LakeLatchError as e:
             _log.warning("%s: nobody was begun by the coordinator: %s", session.url, e)
+        alone = session.env.monotonic() - self._crowded_at > ALONE_S
         for each in waiting:
-            self._tell(each)
+            self._tell(each, alone=alone)
 
     # --- commits ---------------------------------------------------------------------------------------------
 
@@ -207,5 +211,5 @@ class Coordinator:
             del self._seen[where]
         self._tried = slot
 
-    def _tell(self, each: _Waiting, *, published: bool = True) -> None:
-        each.answer(Answer(self._known.since(each.question.slot), published))
+    def _tell(self, each: _Waiting, *, published: bool = True, alone: bool = False) -> None:
+        each.answer(Answer(self._known.since(each.question.slot), published, alone))

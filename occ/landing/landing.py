@@ -314,7 +314,7 @@ class Landing:
         """
         attempt, session, waiter = self._attempt, self._attempt.session, self._waiter
         alone = attempt.lease is not None or self._workspace.streams_only
-        if session.coordinator is None or waiter is None or alone or session.lock.shared_with_jvm:
+        if session.asks is None or waiter is None or alone or session.lock.shared_with_jvm:
             return False
         with step("ask"):
             answer = waiter.ask_coordinator(template)

@@ -98,7 +98,7 @@ class Session:
         merged_bytes_s: the assumed speed of a merge, in bytes of file slices per second, before it has written any.
         rounds: by T, called with each heartbeat while the transaction beats.
         markers: the server that takes its markers; None: they are put directly.
-        coordinator: begins and commits for it; None: it does all by itself.
+        coordinator: begins and commits for it; None: it does all by itself. So it does until ``alone_until`` (monotonic).
         far: True if a request to its store takes long.
         in_line: its threads that wait for the lock, and their requests to its holder.
         records: by T, the state of its open transactions, known without a request to a far store.
@@ -128,6 +128,7 @@ class Session:
         self.landed_one: Callable[[], object] = lambda: None
         self.markers: MarkerService | None = None
         self.coordinator: Coordinating | None = None
+        self.alone_until = 0.0
         self.far = is_far(store.url)
         self.records: dict[str, OwnRecord] = {}
         self._partitions = set[str]()  # that have their metadata file
@@ -223,6 +224,11 @@ class Session:
         if self.threads != _cores():
             given["threads"] = self.threads
         return _reopened, (*self._opened_with, given, self._lock.expected if self.writable else None)
+
+    @property
+    def asks(self) -> Coordinating | None:
+        """The coordinator to be asked now; None: the transaction begins or commits by itself."""
+        return self.coordinator if self.env.monotonic() >= self.alone_until else None
 
     @property
     def marker_client(self) -> MarkerClient | None:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import LakeLatchError, StorageError
 from ...hudi.timeline import EARLIEST, next_label
-from ..coordination import Question
+from ..coordination import ALONE_S, Question
 from ..entries import BEGINS, Begin, BeginRequest, End, GroupBegin, LogEntry
 from ..log import Follower, LogState
 from ..session import refuse_landed
@@ -95,7 +95,7 @@ class BeginEntry:
         Return what follows the commits since; None if it has not begun. One that was not heard may begin it later.
         """
         session, log = self._session, self._session.log
-        coordinator, state = session.coordinator, log.state
+        coordinator, state = session.asks, log.state
         if coordinator is None or not self._is_plain:
             return None
         self._under(state.settings)
@@ -105,6 +105,8 @@ class BeginEntry:
         since = log.follow(Follower())  # before the question, as another thread may take the answer
         try:
             answer = coordinator.ask(Question(log.next_slot, wanted), state.settings.coordinator_patience_s)
+            if answer is not None and answer.alone:
+                session.alone_until = session.env.monotonic() + ALONE_S
             if answer is not None and self._finds_itself(log.take(answer.entries)):
                 assert self.found is not None
                 began = self.found.slot

@@ -83,6 +83,25 @@ def test_a_writer_reads_and_puts_no_entry_of_the_log(world, asked):
     sound(world, BEGUN | {"warm": 1, "new": 1})
 
 
+def test_a_lone_writer_goes_on_by_itself_until_another_comes(world, asked):
+    writer, other = asking(world, asked, "W"), asking(world, asked, "other")
+    writer.insert("a", "first")
+    count = len(asked.asked)
+    assert count == 2, "whether others are at work is not known yet"
+    world.env.advance(1.5)
+    writer.insert("a", "second")
+    assert len(asked.asked) == count + 1, "it heard that it is alone, and commits by itself"
+    writer.insert("a", "third")
+    assert len(asked.asked) == count + 1
+    world.env.advance(1.5)
+    txn = other.table.transaction("insert")
+    writer.insert("a", "fourth")
+    assert [type(each.wanted) for each in asked.asked[count + 2 :]] == [BeginRequest, Request], "another is at work"
+    insert(txn, "b", "fifth")
+    txn.commit()
+    sound(world, BEGUN | dict.fromkeys(("first", "second", "third", "fourth", "fifth"), 1))
+
+
 @pytest.fixture
 def many(world: World) -> Iterator[list[Table]]:
     """Handles of one process on threads, which ask one coordinator."""
@@ -310,9 +329,11 @@ def test_a_question_that_cannot_be_understood(world, asked, change):
 @pytest.mark.parametrize(
     "body",
     [
-        b"", b"{}\n", b"[]\n", b"\xff\n", b'{"v":2,"published":true,"entries":[]}\n', b'{"v":1,"entries":[]}\n',
-        b'{"v":1,"published":true,"entries":[["a",2]]}\nx', b'{"v":1,"published":true,"entries":[[1,1]]}\nx',
-        b'{"v":1,"published":true,"entries":[["a",-1],["b",2]]}\nx', b'{"v":1,"published":1,"entries":[]}\n',
+        b"", b"{}\n", b"[]\n", b"\xff\n", b'{"v":2,"published":true,"alone":true,"entries":[]}\n', b'{"v":1,"entries":[]}\n',
+        b'{"v":1,"published":true,"alone":true,"entries":[["a",2]]}\nx',
+        b'{"v":1,"published":true,"alone":true,"entries":[[1,1]]}\nx',
+        b'{"v":1,"published":true,"alone":true,"entries":[["a",-1],["b",2]]}\nx',
+        b'{"v":1,"published":1,"alone":true,"entries":[]}\n', b'{"v":1,"published":true,"alone":0,"entries":[]}\n',
     ],
 )  # fmt: skip
 def test_an_answer_that_cannot_be_understood(body):
@@ -320,7 +341,7 @@ def test_an_answer_that_cannot_be_understood(body):
 
 
 def test_an_answer_travels_as_it_is():
-    for answer in (Answer(), Answer((("a", b"x\n{}"), ("b", b"")), published=False)):
+    for answer in (Answer(), Answer((("a", b"x\n{}"), ("b", b"")), published=False, alone=True)):
         assert Answer.from_bytes(answer.to_bytes()) == answer
 
 
