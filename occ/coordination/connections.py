@@ -61,7 +61,7 @@ class Connections:
             connection = self._kept()
             fresh = connection is None
             if connection is None:
-                connection = self._connection()
+                connection = self._opened()
             try:
                 connection.timeout = patience_s
                 if connection.sock is not None:
@@ -100,7 +100,7 @@ class Connections:
         except IndexError:
             return None
 
-    def _connection(self) -> http.client.HTTPConnection:
+    def _opened(self) -> http.client.HTTPConnection:
         assert self._parts.hostname is not None
         if self._trust is None:
             return http.client.HTTPConnection(self._parts.hostname, self._parts.port)

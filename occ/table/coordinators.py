@@ -21,7 +21,7 @@ _log = logging.getLogger("lakelatch.coordinator")
 
 
 class CoordinatorOf(Protocol):
-    """What `lakelatch.open` takes as ``coordinator``."""
+    """The argument ``coordinator`` of `lakelatch.open`."""
 
     def for_table(self, store: Store, env: Environment) -> Coordinating:
         """Return what a handle on this table asks."""
@@ -65,7 +65,7 @@ class _Shared:
 
 
 class _Handle:
-    """What one handle asks."""
+    """The coordinator as one handle asks it."""
 
     def __init__(self, shared: _Shared, of: LocalCoordinator) -> None:
         self._shared, self._of, self._open = shared, of, True

@@ -49,8 +49,8 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_a_writer_begins_and_commits_over_one_connection(table, taken, monkeypatch):
     made: list[object] = []
-    real = Connections._connection
-    monkeypatch.setattr(Connections, "_connection", lambda self: (made.append(self), real(self))[1])
+    real = Connections._opened
+    monkeypatch.setattr(Connections, "_opened", lambda self: (made.append(self), real(self))[1])
     with serving({"flights": table.url}, coordinate=True) as server:
         asks = CoordinatorServer(server.url, token=TOKEN)
         with lakelatch.open(table.url, writer="B", coordinator=asks) as writer:
