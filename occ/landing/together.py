@@ -198,6 +198,7 @@ class GroupCommitBatch:
             return mine
         return GroupCommit(tuple(members)) if len(members) > 1 else mine
 
+
 def judged(
     session: Session,
     asked: Request,

@@ -303,12 +303,12 @@ class BeginEntry:
         return sorted(found.values(), key=_order)[: MEMBERS_MAX - 1]
 
 
-def begun_together(begins: Sequence[Begin], now: float) -> Begin | GroupBegin:
+def begun_together(begins: Sequence[Begin], now: float) -> GroupBegin:
     """Return the entry that begins all these; the T of the first is given, and those of the others follow it."""
     members = [begins[0]]
     for each in begins[1:]:
         members.append(replace(each, instant=next_label(now, members[-1].instant)))
-    return GroupBegin(tuple(members)) if len(members) > 1 else members[0]
+    return GroupBegin(tuple(members))
 
 
 def takes(state: LogState, epoch: int, request: BeginRequest) -> bool:
