@@ -37,9 +37,9 @@ ORDER = (
     "locks.lock_url", "locks.interface", "locks.core", "locks.memory",
     "locks.file", "locks.redis", "locks.zookeeper", "locks.dynamodb", "locks.objects",
     "locks.registry", "locks", "locks.hudi", "locks.checkup",
-    "occ.entries", "occ.log", "occ.liveness", "occ.check", "occ.incoming", "occ.staging", "occ.session", "occ.scan",
-    "occ.rebase", "occ.turns", "occ.workspace", "occ.writing", "occ.landing", "occ.transaction", "occ.services", "occ.history",
-    "occ.doctor", "occ.table",
+    "occ.entries", "occ.log", "occ.liveness", "occ.coordination", "occ.check", "occ.incoming", "occ.staging", "occ.session",
+    "occ.scan", "occ.rebase", "occ.turns", "occ.workspace", "occ.writing", "occ.landing", "occ.transaction", "occ.services",
+    "occ.history", "occ.doctor", "occ.table",
     "lakelatch",
     "testing", "spark.shipping", "spark.tasks", "spark.reading", "spark.writing", "spark", "server", "demo", "bench", "cli",
 )  # fmt: skip

@@ -1,11 +1,12 @@
 """Many writers of one table on an object store, in virtual time: a request takes as long as it does there, work of the CPU none.
 
     python -m benchmarks.commits.simulated [--writers 100,1000] [--commits 3] [--request-ms 30] [--slow 0.05] [--seed 1]
-                                           [--lock-ms 5 [--together]]
+                                           [--lock-ms 5 [--together | --coordinated [--at-once]]]
 
 The real library in the simulator of the tests (tests/simulation): each writer is a process with a handle of its own, which adds
 one file in each commit, without a lock, or under one of a service that answers in `--lock-ms` and serves its waiters in order.
-`--together`: who holds the lock commits for those who wait for it (setting `group_commit`).
+`--together`: who holds the lock commits for those who wait for it (setting `group_commit`). `--coordinated`: a coordinator begins
+and commits for all of them, a millisecond away; `--at-once` with the setting `publish_at_once`.
 
 A request takes its time half before and half after it is carried out; a slow one ten times as long. What is told is of a store
 that answers all requests at once in that time; a rate is per virtual second. Afterwards the timeline has to name every commit
@@ -29,11 +30,13 @@ from lakelatch.environment import Process
 from lakelatch.hudi.files.file_names import PARTITION_METADATA, partition_metadata
 from lakelatch.locks import Grant, LeasedLocks, LockRequest, Release, parse_lock_url
 from lakelatch.locks.memory import MemoryBackend, _Space
+from lakelatch.occ.coordination import Answer, Question
 from lakelatch.occ.entries.settings import NO_LOCK
+from lakelatch.occ.landing import Coordinator
 from lakelatch.occ.log.epochs import LOG
 from lakelatch.occ.table.table import Table
 from lakelatch.testing import FakeEnvironment
-from tests.simulation.environment import SimEnvironment
+from tests.simulation.environment import SimEnvironment, SimEvent
 from tests.simulation.files import put
 from tests.simulation.history import Value
 from tests.simulation.install import simulated
@@ -95,6 +98,8 @@ class FairLock(MemoryBackend):
 
 
 class _FarGrant:
+    asked_at = None
+
     def __init__(self, grant: Any, env: SimEnvironment, way_s: float) -> None:
         self.token, self._grant, self._env, self._way_s = grant.token, grant, env, way_s
         self.renew, self.check, self.listen = grant.renew, grant.check, grant.listen
@@ -111,7 +116,7 @@ class _FarGrant:
         return found
 
 
-def new_table(lock: str = NO_LOCK, *, together: bool = False) -> dict[str, bytes]:
+def new_table(lock: str = NO_LOCK, **settings: bool) -> dict[str, bytes]:
     """The objects of a table, as `create` makes it on an object store: without a lock, or with that one."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "t")
@@ -121,38 +126,75 @@ def new_table(lock: str = NO_LOCK, *, together: bool = False) -> dict[str, bytes
             str(path), record_key="id", partition_by="part", schema=schema, lock="none://", unique_keys=False, env=env
         ).close()
         found = {str(each.relative_to(path)): each.read_bytes() for each in path.rglob("*") if each.is_file()}
-    return with_lock(found, lock, together=together) | {
-        f"{PART}/{PARTITION_METADATA}": partition_metadata("0" * 17, PART)
-    }
+    return with_lock(found, lock, **settings) | {f"{PART}/{PARTITION_METADATA}": partition_metadata("0" * 17, PART)}
 
 
-def with_lock(objects: dict[str, bytes], lock: str, *, together: bool = False) -> dict[str, bytes]:
-    """The objects of a table whose settings name that lock, which only the simulator can open."""
+def with_lock(objects: dict[str, bytes], lock: str, **settings: bool) -> dict[str, bytes]:
+    """The objects of a table with these settings, and with that lock, which only the simulator can open."""
     found = dict(objects)
     for name, body in objects.items():
         if name.startswith(LOG) and b'"settings"' in body:
             entry = json.loads(body)
-            entry["settings"] |= {"lock": lock, "group_commit": together}
+            entry["settings"] |= {"lock": lock, **settings}
             found[name] = json.dumps(entry, separators=(",", ":")).encode()
     return found
+
+
+class Near:
+    """A coordinator that a writer reaches in a millisecond."""
+
+    def __init__(self, scheduler: Scheduler, process: SimProcess, coordinator: Coordinator) -> None:
+        self._scheduler, self._process, self._coordinator = scheduler, process, coordinator
+
+    def ask(self, question: Question, patience_s: float) -> Answer | None:  # noqa: ARG002 - nothing is lost here
+        """See `Coordinating`."""
+        heard, found = SimEvent(self._scheduler, 1.0), list[Answer | None]()
+
+        def answer(told: Answer | None) -> None:
+            found.append(told)
+            self._scheduler.at(0.0005, heard.set)
+
+        def take() -> None:
+            self._coordinator.ask(question, answer)
+
+        self._scheduler.pause(0.0005)
+        self._scheduler.spawn(self._process, take, name="question", daemon=True)
+        heard.wait()
+        return found[0]
+
+    def close(self) -> None:
+        """See `Coordinating`."""
 
 
 class Run:
     """Some writers of one new table, until each has made its commits."""
 
     def __init__(
-        self, writers: int, commits: int, request_s: float, slow: float, seed: int, *, lock_s: float, together: bool
+        self,
+        writers: int,
+        commits: int,
+        request_s: float,
+        slow: float,
+        seed: int,
+        *,
+        lock_s: float,
+        coordinated: bool,
+        **settings: bool,
     ) -> None:
         self.scheduler = Scheduler(seed, steps_max=10**9)
-        self.objects = Objects(new_table("sim://lock" if lock_s else NO_LOCK, together=together))
+        self.objects = Objects(new_table("sim://lock" if lock_s else NO_LOCK, **settings))
         self._space, self._lock_s = _Space(), lock_s
         self.latency = Latency(self.scheduler, request_s, slow)
         self.took: list[float] = []
         self.landed: list[str] = []
         self.began, self.commits = 0.0, commits
         self._waiting, self._writers = writers, writers
+        self._coordinated, self._near = coordinated, list[Near]()
 
     def perform(self) -> None:
+        if self._coordinated:
+            leader = SimProcess(Process("coordinator", "boot", 0, "0"))
+            self.scheduler.spawn(leader, lambda: self._lead(leader), name="coordinator")
         for number in range(self._writers):
             process = SimProcess(Process(f"host{number}", "boot", number, str(number)))
             self.scheduler.spawn(process, lambda n=number, p=process: self._write(n, p), name=f"w{number}")  # type: ignore[misc]
@@ -163,8 +205,15 @@ class Run:
         env.open_lock = lambda url: LeasedLocks(FairLock(self._space, env, self._lock_s / 2), parse_lock_url(url), env)
         return Table(SimStore(self.objects, latency), env=env, writer=f"w{number}")  # type: ignore[arg-type]
 
+    def _lead(self, process: SimProcess) -> None:
+        table = self.table(process, 10**6, self.latency)
+        self._near.append(Near(self.scheduler, process, Coordinator(table.session)))
+
     def _write(self, number: int, process: SimProcess) -> None:
         table = self.table(process, number + 1, self.latency)
+        while self._coordinated and not self._near:
+            self.scheduler.pause(0.01)
+        table.session.coordinator = self._near[0] if self._coordinated else None
         self._commit(table, number, 0)  # warm
         # The measurement begins when all have made a commit, and so does every writer's second one.
         self._waiting -= 1
@@ -227,6 +276,8 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--lock-ms", type=float, default=0.0, help="of a request to the lock service; 0: no lock")
     options.add_argument("--together", action="store_true", help="commits that wait for the lock land together")
+    options.add_argument("--coordinated", action="store_true", help="a coordinator begins and commits for all")
+    options.add_argument("--at-once", action="store_true", help="the instants of an entry are put at the same time")
     given = options.parse_args()
     show("machine", machine())
     for writers in map(int, given.writers.split(",")):
@@ -239,7 +290,9 @@ def main() -> None:
                 given.slow,
                 given.seed,
                 lock_s=given.lock_ms / 1000,
-                together=given.together,
+                coordinated=given.coordinated,
+                group_commit=given.together,
+                publish_at_once=given.at_once,
             )
             run.perform()
             facts = run.facts()

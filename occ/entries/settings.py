@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import chain
 from typing import Any, Literal
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 from ...arguments import brief, meant
 from ...conflict import refuse_contradiction, refuse_isolation
@@ -107,10 +107,26 @@ def _flag(default: bool, told: str) -> Any:
     return _setting(default, told, lambda value: isinstance(value, bool), "True or False", bool)
 
 
-def _word(default: str, told: str, among: Sequence[str] = (), bounds: str = "") -> Any:
-    within = among.__contains__ if among else None
+def _word(
+    default: str,
+    told: str,
+    among: Sequence[str] = (),
+    bounds: str = "",
+    *,
+    within: Callable[[str], bool] | None = None,
+) -> Any:
+    within = among.__contains__ if among else within
     bounds = bounds or f"one of {', '.join(among)}"
     return _setting(default, told, lambda value: isinstance(value, str), "a word", str, within, bounds)
+
+
+def _is_server(value: str) -> bool:
+    try:
+        parts = urlsplit(value)
+        named = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return False
+    return not value or (parts.scheme in ("http", "https") and named and not ("@" in value or parts.query))
 
 
 def _is_whole(value: Any) -> bool:
@@ -225,6 +241,22 @@ class Settings:
         "a store that is no local disk transactions begin so, too (docs/protocol.md). Experimental; earlier "
         "versions of this library refuse such a table.",
     )
+    coordinator: str = _word(
+        "",
+        "URL of a ``lakelatch server --coordinate``, which begins and commits for the table's writers "
+        "([server.md](server.md)); empty: there is none. Earlier versions of this library refuse such a table.",
+        within=_is_server,
+        bounds="a URL with http or https, without user and query",
+    )
+    coordinator_patience_s: float = _seconds(
+        2.0, "how long a writer waits for an answer of its coordinator, before it goes on by itself."
+    )
+    publish_at_once: bool = _flag(
+        False,
+        "whether the instants of one log entry are put on the timeline at the same time, on a store that is no local disk. "
+        "Quicker; but an incremental reader of another engine that reads just then may miss a commit, as it goes on "
+        "from the largest completion time.",
+    )
     heartbeat_interval_s: float = _seconds(
         10.0, "how often a writer shows that it lives. JVM writers on the same table judge by 120 s."
     )
@@ -319,6 +351,8 @@ class Settings:
         others = {
             "streams": bool(self.streams),
             "group_commit": self.group_commit,
+            "coordinator": bool(self.coordinator),
+            "publish_at_once": self.publish_at_once,
             "merge": bool(self.merge),
             "ties": self.ties != "last",
         }

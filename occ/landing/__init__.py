@@ -1,10 +1,12 @@
 """Commit one attempt: validate it against every commit since its begin, append its entry, or yield."""
 
+from .coordinator import Coordinator
 from .landing import Landing, staged_entry
 from .validator import CommitValidator
 
 __all__ = [
     "CommitValidator",
+    "Coordinator",
     "Landing",
     "staged_entry",
 ]

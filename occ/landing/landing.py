@@ -6,7 +6,8 @@
              rolled back meanwhile? a conflicting commit? lease still held?
              only outdated merges conflict: give the lock back, merge again (`occ.rebase`), start over
              append commit(T, C), the commit point; slot taken: start over
-             (if the lock was busy, commits of writers waiting for it go into the same entry, see `together`)
+             (if the lock was busy, commits of writers waiting for it go into the same entry, see `together`;
+             or all of this is done by a coordinator that the handle asks, see `coordinator`)
              publish; give the lock back; remove markers and heartbeat
 
 With neighbours, which read the timeline and no log, the completed instant is the commit point:
@@ -21,7 +22,7 @@ Begin and abort belong to `Attempt`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -51,7 +52,7 @@ from ..session import (
 )
 from ..turns import InTheWay
 from .requests import is_flushed, note_flushed
-from .together import GroupCommitBatch, GroupCommitFollower
+from .together import GroupCommitBatch, GroupCommitFollower, is_what_was_asked
 from .yielding import (
     NeighbourInTheWayError,
     merge_again,
@@ -99,7 +100,10 @@ class Landing:
         # Several processes may execute one plan at once; such commits never join another writer's entry.
         self._waiter = None if entry else GroupCommitFollower(attempt, workspace, validator.level)
         self._gathered: GroupCommitBatch | None = None
-        self._theirs: Commit | None = None  # our commit, in an entry that another writer appended
+        self._theirs: Commit | None = (
+            None  # our commit, in an entry that another writer appended and may not have flushed
+        )
+        self._forged = False  # another commit than the one prepared is in the log
         self.result: CommitResult | None = None
         self.appended = False
 
@@ -185,11 +189,11 @@ class Landing:
             attempt.over("committed")
             raise error
         error = attempt.explained(error)
-        asked, interrupted = self._waiter is not None and self._waiter.asked, not isinstance(error, Exception)
+        asked, interrupted = bool(self._asked), not isinstance(error, Exception)
         ended = self.abort(str(error) or type(error).__name__, because=error)
         if ended:
             attempt.tell_that_nothing_landed(error)
-        if ended or not (asked or interrupted):
+        if ended or self._forged or not (asked or interrupted):
             raise error
         attempt.state = "unknown"
         try:
@@ -288,6 +292,8 @@ class Landing:
         if not session.settings.timeline_first:
             session.log.look()
         entry = self._entry()
+        if self._by_coordinator(entry):
+            return
         expected = entry.placed(completion="", token=0, schema=self._workspace.schema_text or schema)
         try:
             with session.log.ready(expected):
@@ -295,6 +301,40 @@ class Landing:
         finally:
             if self._waiter is not None:
                 self._waiter.ends()
+
+    @property
+    def _asked(self) -> Sequence[Commit]:
+        """The commits that others may append for this attempt."""
+        return self._waiter.asked if self._waiter is not None else ()
+
+    def _by_coordinator(self, template: Commit) -> bool:
+        """Return whether the handle's coordinator has committed this attempt. Raise what stands in the way, if it is known.
+
+        Not asked for a commit that holds the lock, because the coordinator takes it, nor for one that needs no lock.
+        """
+        attempt, session, waiter = self._attempt, self._attempt.session, self._waiter
+        alone = attempt.lease is not None or self._workspace.streams_only
+        if session.asks is None or waiter is None or alone or session.lock.shared_with_jvm:
+            return False
+        with step("ask"):
+            answer = waiter.ask_coordinator(template)
+        if answer is None:
+            return False
+        try:
+            state = session.log.take(answer.entries)
+        except LakeLatchError as e:  # what the log on the store says is found under the lock
+            _log.info("%s: the answer of the coordinator is of no use: %s", session.url, e)
+            return False
+        if attempt.instant not in state.open:
+            found = self._found()
+            if found is None:
+                return False
+            self.result = CommitResult(found.instant, found.completion, found.slot, answer.published)
+            return True
+        # A conflict stays one, so it needs no lock to be found. On copies: other threads of the handle read on meanwhile.
+        if (free := session.lock.free()) is not None:
+            self._decide(session.log.catch_up().fork(), free, template)
+        return False
 
     def _land_as(self, template: Commit) -> None:
         attempt, session = self._attempt, self._attempt.session
@@ -382,18 +422,37 @@ class Landing:
     def _by_others(self) -> bool:
         """Return whether another writer has committed this attempt at its request."""
         session = self._attempt.session
-        if self._waiter is not None and self._waiter.asked and self._attempt.instant not in session.log.glance().open:
+        if self._asked and self._attempt.instant not in session.log.glance().open:
             session.log.catch_up()
             self.result = self._told()
         return self.result is not None
 
     def _told(self) -> CommitResult | None:
-        """The result, if the commit is among the most recent ones of the log; else None."""
-        found = self._attempt.session.log.recent.find(self._attempt.instant)
+        """The result, if the commit is in the log since the begin; else None."""
+        found = self._found()
         if found is None:
             return None
-        self._theirs = found if found.place else None
+        self._theirs = found if self._asked else None
         return CommitResult(found.instant, found.completion, found.slot, self._publish(found))
+
+    def _found(self) -> Commit | None:
+        """The commit of this attempt in the log since the begin.
+
+        Raises `RolledBackError` if it is not what this writer has prepared: then nothing of that landed.
+        """
+        attempt, asked = self._attempt, self._asked
+        found = next((each for each in reversed(attempt.follower.commits) if each.instant == attempt.instant), None)
+        if found is None or not asked or any(is_what_was_asked(found, each) for each in asked):
+            return found
+        self._forged = True
+        self._publish(found)  # the sweep keeps the files that the instant names
+        raise RolledBackError(
+            f"{attempt.url}: another process has committed {attempt.instant} with another content than this writer has "
+            "prepared, so somebody with access to the table forges requests. Nothing of ours landed, and its files are "
+            "deleted; run the write again",
+            table=attempt.url,
+            instant=attempt.instant,
+        )
 
     def _bring_to_disk(self) -> None:
         """Make the reported commit durable, even if another writer appended it."""
@@ -426,7 +485,7 @@ class Landing:
             return template.placed(completion=completion, token=lease.token_at(state), schema=None)
         if not attempt.follower.complete:
             raise log_made_anew(attempt)
-        rebase, later = workspace.rebase, attempt.follower.commits
+        rebase, later = workspace.rebase, list(attempt.follower.commits)
         decision = self._validator.decide(
             state,
             attempt.instant,

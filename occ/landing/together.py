@@ -16,6 +16,7 @@ commits. Their writers commit by themselves.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,19 +25,50 @@ from typing import TYPE_CHECKING
 from ...conflict import WriteSet
 from ...errors import CommitError, LakeLatchError
 from ...hudi.timeline import next_label
+from ..coordination import Question
 from ..entries import REQUEST_BYTES, Commit, GroupCommit, Request, echo_of, operation, write_set_of
 from ..log import LogState, plain_metadata_of
 from ..session import refuse_landed
 from .requests import put_request, read_requests
-from .validator import CommitValidator
+from .validator import CommitValidator, Seen
 
 if TYPE_CHECKING:
     from ...conflict import ReadSet
+    from ..coordination import Answer
     from ..entries import Operation
     from ..session import Session
     from ..workspace import Attempt, Workspace
 
+_AT_SLOT = frozenset(("C", "token", "schema", "echo"))  # fields of a commit that are known only at its slot
 _log = logging.getLogger("lakelatch.transaction")
+
+
+def request_of(attempt: Attempt, workspace: Workspace, template: Commit, isolation: str | None, number: int) -> Request:
+    """Return the request to commit what is staged; ``number`` tells it from others of the attempt."""
+    rebase = workspace.rebase
+    return Request(
+        template,
+        number,
+        attempt.begin_slot,
+        rebase.slot if rebase else attempt.begin_slot,
+        workspace.changes.read_set(),
+        isolation,
+        attempt.schema_text,
+        workspace.schema_text,
+    )
+
+
+def is_what_was_asked(commit: Commit, asked: Commit) -> bool:
+    """Return whether a commit of the log has the content of a prepared one.
+
+    t=0  W asks for its commit; a hostile process asks for another one under W's T, of files that it has made up
+    t=1  a leader takes that one, which overlaps with nothing
+    t=2  W reads that its T is committed, and its own files are in no commit
+    """
+    given, wanted = (
+        {name: value for name, value in each.fields().items() if name not in _AT_SLOT} for each in (commit, asked)
+    )
+    return given == wanted or json.loads(json.dumps(given)) == json.loads(json.dumps(wanted))
 
 
 class GroupCommitFollower:
@@ -44,7 +76,7 @@ class GroupCommitFollower:
 
     Attributes:
         waited: the lock was busy at the last acquire, so other writers may be waiting too.
-        asked: a request of this attempt may exist beside the log or in memory; another writer may commit it.
+        asked: the commits that others were asked for, beside the log, in memory or by a message, and may append.
     """
 
     def __init__(self, attempt: Attempt, workspace: Workspace, isolation: str | None) -> None:
@@ -54,8 +86,20 @@ class GroupCommitFollower:
         self._sent: list[str] = []
         # in memory only, as long as other threads of the handle are ahead in line
         self._unsent: tuple[str, bytes] | None = None
-        self.waited = self.asked = False
+        self.waited, self.asked = False, list[Commit]()
         self._template: Commit | None = None
+
+    def ask_coordinator(self, template: Commit) -> Answer | None:
+        """Ask the handle's coordinator for this commit; None if nothing was asked or heard."""
+        attempt = self._attempt
+        session = attempt.session
+        request = request_of(attempt, self._workspace, template, self._isolation, len(self.asked))
+        if session.coordinator is None or len(request.to_bytes()) > REQUEST_BYTES:
+            return None
+        self.asked.append(template)
+        return session.coordinator.ask(
+            Question(session.log.next_slot, request), session.settings.coordinator_patience_s
+        )
 
     def begin(self, template: Commit) -> None:
         """Prepare to ask for the lock, for this commit."""
@@ -83,23 +127,12 @@ class GroupCommitFollower:
             return False
 
     def _ask(self) -> None:
-        attempt, rebase, template = self._attempt, self._workspace.rebase, self._template
-        assert template is not None
-        changes = self._workspace.changes
-        request = Request(
-            template,
-            len(self._paths),
-            attempt.begin_slot,
-            rebase.slot if rebase else attempt.begin_slot,
-            changes.read_set(),
-            self._isolation,
-            attempt.schema_text,
-            self._workspace.schema_text,
-        )
+        assert self._template is not None
+        request = request_of(self._attempt, self._workspace, self._template, self._isolation, len(self._paths))
         body = request.to_bytes()
         if len(body) > REQUEST_BYTES:
             return
-        self.asked = True
+        self.asked.append(self._template)
         self._paths.append(request.path)
         self._unsent = request.path, body
         self._line.ask(replace(request, size=len(body)))
@@ -153,7 +186,7 @@ class GroupCommitBatch:
             trial.apply(members[0])
             for each in self._requests:
                 try:
-                    found = self._judged(each, trial, members)
+                    found = judged(session, each, trial, members, mine.token)
                 except LakeLatchError as e:  # concerns this request alone, such as a side object that is gone
                     _log.info("%s: the request of %s is passed over: %s", session.url, each.instant, e)
                     continue
@@ -165,44 +198,51 @@ class GroupCommitBatch:
             return mine
         return GroupCommit(tuple(members)) if len(members) > 1 else mine
 
-    def _judged(self, asked: Request, state: LogState, members: Sequence[Commit]) -> Commit | None:
-        """Return the request's commit, placed behind those members; None if its writer must decide for itself."""
-        session, begin = self._session, state.open.get(asked.instant)
-        landed = session.log.recent.since(asked.base)
-        if begin is None or landed is None or begin.slot != asked.base or begin.plan is not None:
-            return None
-        # C is not known yet. The begin time stands in, because a commit without a completion time has no name.
-        template = replace(asked.commit, completion=asked.instant)
-        label, announced = template.operation, begin.operation
-        told = label == announced or (announced == "UPSERT" and label in ("INSERT", "DELETE"))  # `Staged.label`
-        if state.settled > asked.base or not told or template.writer != begin.writer:
-            return None
-        try:
-            refuse_landed(session.url, state, template.batch)
-            changes = Requested(
-                asked, write_set_of(session.store, template, plain_metadata_of(session.store, template))
-            )
-        except (CommitError, KeyError, TypeError, ValueError):
-            return None
-        validator = CommitValidator(
-            session.store,
-            changes,
-            state.settings,
-            isolation=asked.isolation,
-            priority=begin.priority,
-            counts=session.reservations.counts,
-        )
-        later = [*landed, *members]
-        decision = validator.decide(
-            state, asked.instant, later, began=asked.began, wanted=asked.wanted, since=asked.since
-        )
-        if not decision.commits:
-            return None
-        schema = decision.schema
-        now = session.env.now()
-        echo, top = echo_of(asked.instant, schema, later, now, state.top)
-        entry = template.placed(completion=next_label(now, top), token=members[0].token, schema=schema, echo=echo)
-        return entry if session.log.can_publish(entry) else None
+
+def judged(
+    session: Session,
+    asked: Request,
+    state: LogState,
+    members: Sequence[Commit],
+    token: int,
+    seen: Seen | None = None,
+) -> Commit | None:
+    """Return the request's commit, placed behind those members; None if its writer must decide for itself.
+
+    ``state``: the log, and the members. ``seen``: see `CommitValidator`.
+    """
+    begin, landed = state.open.get(asked.instant), session.log.recent.since(asked.base)
+    if begin is None or landed is None or begin.slot != asked.base or begin.plan is not None:
+        return None
+    # C is not known yet. The begin time stands in, because a commit without a completion time has no name.
+    template = replace(asked.commit, completion=asked.instant)
+    label, announced = template.operation, begin.operation
+    told = label == announced or (announced == "UPSERT" and label in ("INSERT", "DELETE"))  # `Staged.label`
+    if state.settled > asked.base or not told or template.writer != begin.writer:
+        return None
+    try:
+        refuse_landed(session.url, state, template.batch)
+        changes = Requested(asked, write_set_of(session.store, template, plain_metadata_of(session.store, template)))
+    except (CommitError, KeyError, TypeError, ValueError):
+        return None
+    validator = CommitValidator(
+        session.store,
+        changes,
+        state.settings,
+        isolation=asked.isolation,
+        priority=begin.priority,
+        counts=session.reservations.counts,
+        seen=seen,
+    )
+    later = [*landed, *members]
+    decision = validator.decide(state, asked.instant, later, began=asked.began, wanted=asked.wanted, since=asked.since)
+    if not decision.commits:
+        return None
+    schema = decision.schema
+    now = session.env.now()
+    echo, top = echo_of(asked.instant, schema, later, now, state.top)
+    entry = template.placed(completion=next_label(now, top), token=token, schema=schema, echo=echo)
+    return entry if session.log.can_publish(entry) else None
 
 
 class Requested:

@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from ..session import Session
 
 
+# Landed commits by their place in the log, so that a side object is read once, however many slots are tried.
+Seen = dict[tuple[int, int], Party]
+
+
 class Changes(Protocol):
     """The changes and dependencies of a transaction, from its staged files or from its request."""
 
@@ -62,6 +66,7 @@ class CommitValidator:
         isolation: the level it began with, which can only raise the table's. None: the table's level.
         priority: of its writer.
         counts: return whether the reservation of an open transaction is in force.
+        seen: what is known of landed commits, if several validators share it.
 
     Raises:
         ConfigError: the level or the priority contradicts the table's settings.
@@ -76,6 +81,7 @@ class CommitValidator:
         isolation: str | None,
         priority: int,
         counts: Callable[[Begin], bool] = lambda _: False,
+        seen: Seen | None = None,
     ) -> None:
         refuse_contradiction(settings.strategy, bucket_count=settings.bucket_count, priority=priority)
         if isolation is not None:
@@ -86,8 +92,7 @@ class CommitValidator:
         # The number of commits known not to conflict, under these settings and since this slot. Begin entries take many
         # of the slots that are tried, and then no commit is new.
         self._cleared: tuple[int, Settings | None, int] = 0, None, 0
-        # By place in the log, so that a commit's side object is read once, however many slots are tried.
-        self._seen: dict[tuple[int, int], Party] = {}
+        self._seen: Seen = {} if seen is None else seen
 
     @classmethod
     def of(cls, session: Session, staged: Changes, settings: Settings, *, isolation: str | None = None) -> Self:

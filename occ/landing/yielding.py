@@ -54,7 +54,7 @@ def yield_to_neighbours(attempt: Attempt, workspace: Workspace) -> None:
 
 
 class NeighbourInTheWayError(Exception):
-    """What another engine does that ours may not commit beside (`NeighboursAtWork.in_the_way`)."""
+    """Another engine is at work on something that ours may not commit beside (`NeighboursAtWork.in_the_way`)."""
 
     def __init__(self, theirs: Instant) -> None:
         super().__init__(theirs.requested)

@@ -3,7 +3,7 @@
 from .epoch_pruner import Pruner
 from .heartbeat import HEARTBEATS, HeartbeatObserver, HeartbeatSender, beat_age_s, heartbeat_path, lag_s
 from .late_files import is_no_part
-from .marker_client import MarkerClient, MarkerServer, MarkerService, ticket
+from .marker_client import MarkerClient, MarkerServer, MarkerService, refuse_unsafe, ticket, token_in
 from .marker_lists import encoded, fits, is_list, names_in, put_type
 from .markers import (
     MARKERS,
@@ -57,6 +57,8 @@ __all__ = [
     "list_markers",
     "names_in",
     "put_type",
+    "refuse_unsafe",
     "stands",
     "ticket",
+    "token_in",
 ]

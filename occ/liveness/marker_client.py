@@ -125,15 +125,9 @@ class MarkerServer:
         plain_http: bool = False,
     ) -> None:
         self.url = text(url, "url").rstrip("/")
-        _refuse_unsafe(self.url, plain_http=plain_http)
-        if bool(token) == bool(token_file):
-            raise ConfigError("a server for markers wants its token: give token or token_file, and not both")
-        given = token or (_contents(token_file, "token file").splitlines() or [""])[0].strip()
-        if not given or not given.isascii() or not given.isprintable():
-            raise ConfigError(
-                "the token of the server for markers is empty or no printable ASCII; give the server's own"
-            )
-        self._token, self._table = given, text(table, "table", empty=True)
+        refuse_unsafe(self.url, "server for markers", plain_http=plain_http)
+        self._token = token_in(token, token_file, "server for markers")
+        self._table = text(table, "table", empty=True)
         self._authority = _contents(authority_file, "certificate") if authority_file else ""
         self._made: tuple[float, MarkerClient] | None = None
 
@@ -153,17 +147,26 @@ class MarkerServer:
         """Do nothing; there is no open connection."""
 
 
-def _refuse_unsafe(url: str, *, plain_http: bool) -> None:
+def token_in(token: str, token_file: str, what: str) -> str:
+    """The token of a server, given or in a file. Raises `ConfigError` if it is neither or both, or no token."""
+    if bool(token) == bool(token_file):
+        raise ConfigError(f"a {what} wants its token: give token or token_file, and not both")
+    given = token or (_contents(token_file, "token file").splitlines() or [""])[0].strip()
+    if not given or not given.isascii() or not given.isprintable():
+        raise ConfigError(f"the token of the {what} is empty or no printable ASCII; give the server's own")
+    return given
+
+
+def refuse_unsafe(url: str, what: str, *, plain_http: bool) -> None:
+    """Raise `ConfigError` unless it is the URL of a server to which a token may be sent."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
     except ValueError as e:
-        raise ConfigError(
-            f"the server for markers has no URL that can be read: {e}; write http://127.0.0.1:8047"
-        ) from e
+        raise ConfigError(f"the {what} has no URL that can be read: {e}; write http://127.0.0.1:8047") from e
     if parts.scheme not in ("http", "https") or not host or "@" in parts.netloc or parts.query or parts.fragment:
         raise ConfigError(
-            "the server for markers wants a URL with http or https, a host and a port, and neither user nor query; write "
+            f"the {what} wants a URL with http or https, a host and a port, and neither user nor query; write "
             "http://127.0.0.1:8047, and give the token by itself"
         )
     if parts.scheme == "http" and not plain_http and not _is_loopback(host):

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from itertools import takewhile
 
 from ...environment import Environment
 from ...errors import (
@@ -71,6 +72,7 @@ from .unknown_outcome import OutcomeGuard
 
 EPOCH_SLOTS = 1000  # the most entries that a cold reader reads
 _RECENT, _RECENT_FILES = 256, 4096  # commits, and files that they name
+_KNOWN, _KNOWN_BYTES = 1024, 8 << 20  # entries that are told to others, and their bytes
 _PATIENCE_S = 60.0
 _SEEN_S = 1.0  # the longest that a warm reader may miss commits that other engines made past the log
 _log = logging.getLogger("lakelatch.log")
@@ -126,6 +128,43 @@ def _size(commit: Commit) -> int:
     return 1 + len((commit.metadata or {}).get("stats", ()))
 
 
+class KnownEntries:
+    """The newest entries of the log as bytes, for writers that read it through another handle's memory. Bounded.
+
+    Safe to share between threads; nobody who asks waits for a request of the handle.
+    """
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._entries: deque[tuple[int, str, bytes]] = deque()
+        self._bytes = 0
+
+    def add(self, slot: int, path: str, body: bytes) -> None:
+        """Add the next entry."""
+        with self._mutex:
+            self._entries.append((slot, path, body))
+            self._bytes += len(body)
+            while len(self._entries) > _KNOWN or self._bytes > _KNOWN_BYTES:
+                self._bytes -= len(self._entries.popleft()[2])
+
+    def since(self, slot: int) -> tuple[tuple[str, bytes], ...]:
+        """Path and bytes of the entries from that slot on, for `CommitLog.take`; none if some of them are forgotten."""
+        with self._mutex:
+            found = list(takewhile(lambda each: each[0] >= slot, reversed(self._entries)))
+        return tuple((path, body) for _, path, body in reversed(found)) if found and found[-1][0] == slot else ()
+
+
+class Told:
+    """Entries that another process has read, in place of reads of the store (`ReadAhead`)."""
+
+    def __init__(self, entries: Iterable[tuple[str, bytes]]) -> None:
+        self._bodies = dict(entries)
+
+    def body(self, epoch: int, slot: int) -> bytes | None:
+        """Return the bytes of an entry; None if nothing was told of it."""
+        return self._bodies.get(slot_path(epoch, slot))
+
+
 class CommitLog:
     """One reader and appender of a table's log. Safe to share between threads; not to be used after fork.
 
@@ -137,6 +176,7 @@ class CommitLog:
 
     Attributes:
         recent: the newest commits that were read.
+        known: the newest entries, if the handle is that of a coordinator (`remember`).
         epoch: the newest one; ``first_slot`` is its first slot, ``next_slot`` the first free one.
         restore: the newest restore that was read.
         closed: the newest epoch that this handle closed itself; -1 if none.
@@ -147,6 +187,7 @@ class CommitLog:
         self._mutex = threading.RLock()
         self._followers: list[Follower] = []
         self.recent = Recent()
+        self.known: KnownEntries | None = None
         self._published = -1
         self._unverified: list[Commit] | None = []
         self._foreign = ForeignCommits(self, env, timeline.since)
@@ -173,15 +214,34 @@ class CommitLog:
         """
         return self._read_on(surely=False, waits=waits)
 
-    def _read_on(self, *, surely: bool, waits: bool = False) -> LogState:
+    def take(self, told: Iterable[tuple[str, bytes]]) -> LogState:
+        """Read on by entries that another process has read, and return the state behind them. For callers of `glance`.
+
+        Those of another epoch, and those that this handle has read, change nothing.
+        """
+        with self._mutex:
+            return self._read_on(surely=False, read=Told(told)) if self.epoch else self.state
+
+    def remember(self) -> KnownEntries:
+        """Keep the newest commits and entries from here on: those of others are judged, and entries told to them."""
+        with self._mutex:
+            self.known = self.known or KnownEntries()
+            return self.known
+
+    def _read_on(self, *, surely: bool, waits: bool = False, read: ReadAhead | Told | None = None) -> LogState:
         """Read to a free slot; with ``surely``, make certain that it is the head and that the log was not replaced."""
         with self._mutex:
             if not self.epoch:
                 self._start_at_newest_epoch()
-            read, self._met = ReadAhead(self._store, self._env, self._met, hurried=not waits), None
+            read = read or self._reader(hurried=not waits)
             while True:
                 path = slot_path(self.epoch, self.next_slot)
                 body = read.body(self.epoch, self.next_slot)
+                if body is None and isinstance(read, Told) and (self.state.closed or self.next_slot == self.first_slot):
+                    read = ReadAhead(
+                        self._store, self._env
+                    )  # how the next epoch begins is looked up, if it was not told
+                    continue
                 if body is not None:
                     entry = decode(body, path)
                     if self.next_slot == self.first_slot and not isinstance(entry, Open):
@@ -197,7 +257,7 @@ class CommitLog:
                         # `adopt` has replaced the log; or some of what we read was a zombie's
                         self._start_at_newest_epoch()
                         continue
-                    self._apply(entry)
+                    self._apply(entry, path, body)
                     continue
                 if not (surely or self.state.closed or self.next_slot == self.first_slot):
                     return self.state
@@ -209,6 +269,10 @@ class CommitLog:
                         self._start_at_newest_epoch()
                 elif not (self.state.closed and self._open_epoch(path)):
                     return self.state
+
+    def _reader(self, *, hurried: bool = True) -> ReadAhead:
+        met, self._met = self._met, None
+        return ReadAhead(self._store, self._env, met, hurried=hurried)
 
     def _opening(self) -> bytes:
         return encode(self.state.carried(self.next_slot), self.epoch, self.next_slot, "")
@@ -276,7 +340,9 @@ class CommitLog:
         # Never list older epochs, or every commit would pay for the table's age.
         return max(epochs(self._store, since=self.epoch + 1), default=self.epoch)
 
-    def _apply(self, entry: LogEntry) -> None:
+    def _apply(self, entry: LogEntry, path: str, body: bytes) -> None:
+        if self.known is not None:
+            self.known.add(entry.slot, path, body)
         if isinstance(entry, Open):
             self._foreign.epoch_begins(entry.top)
             if self._unverified is not None:  # its closer has published the previous epoch's commits and flushed them
@@ -299,7 +365,7 @@ class CommitLog:
         for commit in commits:
             if commit.restores:
                 self.restore = commit
-            if self.state.settings.group_commit:
+            if self.state.settings.group_commit or self.known is not None:
                 self.recent.add(commit)
             else:
                 self.recent.begin_at(commit.slot + 1)
@@ -418,18 +484,18 @@ class CommitLog:
     def _put(self, entry: LogEntry) -> LogEntry | None:
         """Put the entry at the free slot, and read it; None if another took the slot, or the log was replaced."""
         epoch, slot = self.epoch, self.next_slot
-        body = encode(entry, epoch, slot, self._env.uuid())
-        if not self._insist(slot_path(epoch, slot), body, entry):
+        path, body = slot_path(epoch, slot), encode(entry, epoch, slot, self._env.uuid())
+        if not self._insist(path, body, entry):
             return None
         entry = at_slot(entry, slot)
         if self._newest_epoch_is_not(epoch):
-            self._doubt.about(f"log entry {slot_path(epoch, slot)}", getattr(entry, "instant", ""))
+            self._doubt.about(f"log entry {path}", getattr(entry, "instant", ""))
             # Members of a group have an outcome each, which their writers look up; its first alone does not decide.
             if isinstance(entry, GroupCommit) or not self._counts(entry):
                 self.epoch = 0
                 return None
         self._appended = slot
-        self._apply(entry)
+        self._apply(entry, path, body)
         return entry
 
     def _append_decided(self, commit: Commit) -> Commit:
@@ -577,8 +643,34 @@ class CommitLog:
             behind = [each.instant for each in newest[:-1]]
             if commit.instant not in behind or self._unverified is not None or newest[-1].slot == self._published:
                 return self.publish_last(locked=locked, looked=locked)
-            self._timeline.publish_all(newest[: behind.index(commit.instant) + 1])
+            self._publish_all(newest[: behind.index(commit.instant) + 1])
             return True
+
+    def publish_in_turn(self, members: Sequence[Commit]) -> Iterator[Commit]:
+        """Publish the commits of this handle's newest entry, in their order; yield each once it is on the timeline.
+
+        Holds no mutex, so that others may begin meanwhile.
+        """
+        if self._at_once:
+            yield from self._timeline.publish_at_once(members, unseen=True)
+        else:
+            for each in members:
+                self._timeline.publish(each, unseen=each.side is None)
+                yield each
+        with self._mutex:
+            if self.state.newest and self.state.newest[-1].slot == members[-1].slot:
+                self._published = members[-1].slot
+
+    @property
+    def _at_once(self) -> bool:
+        """True if one instant of an entry on the timeline does not show that those before it are there."""
+        return self._far and self.state.settings.publish_at_once
+
+    def _publish_all(self, commits: Sequence[Commit], *, unseen: bool = False) -> None:
+        if self._at_once:
+            deque(self._timeline.publish_at_once(commits), maxlen=0)
+        else:
+            self._timeline.publish_all(commits, unseen=unseen)
 
     def publish_behind(self, members: Sequence[Commit]) -> None:
         """Publish all but the first commit of one entry, after its writer has published that. Holds no mutex."""
@@ -632,7 +724,7 @@ class CommitLog:
                     continue
             elif not ours and self._foreign.found:
                 return False
-            self._timeline.publish_all(newest, unseen=len(newest) > 1)
+            self._publish_all(newest, unseen=len(newest) > 1)
             break
         self._published = newest[-1].slot
         return True
@@ -651,9 +743,9 @@ class CommitLog:
         self._published = self.state.newest[-1].slot if self.state.newest else -1
 
     def _is_published(self) -> bool:
-        last = self.state.last
-        if last is not None and last.slot != self._published and self._timeline.shows(last):
-            self._published = last.slot
+        last, several = self.state.last, len(self.state.newest) > 1
+        if last is not None and last.slot != self._published and not (several and self._at_once):
+            self._published = last.slot if self._timeline.shows(last) else self._published
         return last is None or last.slot == self._published
 
     def missing(self, names: Collection[str], since: Sequence[Commit]) -> tuple[list[Commit], list[tuple[Commit, str]]]:

@@ -57,6 +57,7 @@ FOLDER_KEEPER = ".lakelatch"  # on the timeline; the JVM fails when a folder tha
 _CHANGE_NOTHING = frozenset({"clean", "indexing", "savepoint", "schemacommit"})
 _STEPS = (1, 2, 4, 8, 16, 32)  # back from the end of an entry, when searching for its first unpublished commit
 _TRIES = 8  # requests until an answer
+_AT_ONCE = 64  # instants that are put at the same time
 _INLINE_FILES = 256  # with more files the metadata goes into a side object, encoded piece by piece
 _log = logging.getLogger("lakelatch.log")
 _NONE: Mapping[str, Values] = {}
@@ -190,6 +191,12 @@ class Publisher:
         """
         for name in commit.published:
             self._put(commit, name, unseen=unseen, durable=durable)
+
+    def publish_at_once(self, commits: Sequence[Commit], *, unseen: bool = False) -> Iterator[Commit]:
+        """Publish the commits of one entry at the same time, in any order; yield each in its turn."""
+        puts = [partial(self.publish, each, unseen=unseen and each.side is None) for each in commits]
+        for each, _ in zip(commits, in_order(self._env, puts, _AT_ONCE), strict=True):
+            yield each
 
     def publish_all(self, commits: Sequence[Commit], *, unseen: bool = False) -> None:
         """Publish the commits of one entry, in their order.

@@ -40,6 +40,7 @@ from ...hudi.timeline import (
 )
 from ...storage import Store, is_far
 from ...tracing import step
+from ..coordination import Coordinating
 from ..entries import INLINE_BYTES, Commit, FileSizes, Settings, echo, undone_by
 from ..liveness import (
     FailedWriteCleaner,
@@ -97,6 +98,7 @@ class Session:
         merged_bytes_s: the assumed speed of a merge, in bytes of file slices per second, before it has written any.
         rounds: by T, called with each heartbeat while the transaction beats.
         markers: the server that takes its markers; None: they are put directly.
+        coordinator: begins and commits for it; None: it does all by itself. So it does until ``alone_until`` (monotonic).
         far: True if a request to its store takes long.
         in_line: its threads that wait for the lock, and their requests to its holder.
         records: by T, the state of its open transactions, known without a request to a far store.
@@ -125,6 +127,8 @@ class Session:
         self.first_sweep: Callable[[], object] = lambda: None
         self.landed_one: Callable[[], object] = lambda: None
         self.markers: MarkerService | None = None
+        self.coordinator: Coordinating | None = None
+        self.alone_until = 0.0
         self.far = is_far(store.url)
         self.records: dict[str, OwnRecord] = {}
         self._partitions = set[str]()  # that have their metadata file
@@ -207,6 +211,8 @@ class Session:
             self._lock.close()
         if self.markers is not None:
             self.markers.close(self.store)
+        if self.coordinator is not None:
+            self.coordinator.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the arguments that open the table again elsewhere.
@@ -218,6 +224,11 @@ class Session:
         if self.threads != _cores():
             given["threads"] = self.threads
         return _reopened, (*self._opened_with, given, self._lock.expected if self.writable else None)
+
+    @property
+    def asks(self) -> Coordinating | None:
+        """The coordinator to be asked now; None: the transaction begins or commits by itself."""
+        return self.coordinator if self.env.monotonic() >= self.alone_until else None
 
     @property
     def marker_client(self) -> MarkerClient | None:
@@ -612,7 +623,9 @@ class Session:
 
     def _cold_view(self, top: str, schema: str | None) -> View:
         """The view that a transaction begins with: its partitions are listed one by one when it asks for them."""
-        if self.far:  # if many begin together, nobody has published the newest commit yet
+        if (
+            self.far or self.coordinator is not None
+        ):  # if many begin together, nobody has published the newest commit yet
             self.log.publish_last()
         return view_listed_later(self.timeline(), top, schema, self._refuse_if_restored)
 

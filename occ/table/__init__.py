@@ -1,8 +1,9 @@
 """The front door: create, adopt and open tables, and all operations on an open one."""
 
 from .adopt import adopt
+from .coordinators import LocalCoordinator
 from .create import create
 from .stream import TableStream
 from .table import Table, open  # noqa: A004 - lakelatch.open is the name people expect
 
-__all__ = ["Table", "TableStream", "adopt", "create", "open"]
+__all__ = ["LocalCoordinator", "Table", "TableStream", "adopt", "create", "open"]

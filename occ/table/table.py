@@ -76,6 +76,7 @@ from ..transaction import run as run_again
 from ..turns import Asked
 from ..workspace import constrained
 from ..writing import Merge, Write, merging, replacing, retried, row_writes
+from .coordinators import CoordinatorOf, coordinator_of
 from .stream import TableStream, declare, explain
 
 if TYPE_CHECKING:
@@ -1348,6 +1349,8 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
     clock_is_right: bool = False,
     threads: int | None = None,
     markers: MarkerService | None = None,
+    coordinator: str | CoordinatorOf | None = None,
+    token_file: str = "",
     env: Environment = SYSTEM,
     storage: Mapping[str, Any] | None = None,
 ) -> Table:
@@ -1366,6 +1369,10 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
             process's number of cores.
         markers: a server that takes the markers of this writer and its Spark tasks: a `MarkerServer`, or
             `lakelatch.server.Embedded` for one in this process. By default each is an object of its own (docs/server.md).
+        coordinator: begins and commits for this writer: the URL of a ``lakelatch server --coordinate``, a
+            `CoordinatorServer`, or a `LocalCoordinator` for the threads of this process. By default the one that the
+            table's settings name. A writer that does not hear it goes on by itself (docs/server.md).
+        token_file: the file with the token of that server; the variable LAKELATCH_COORDINATOR_TOKEN otherwise.
         env: clocks, threads and randomness; for simulators.
         storage: options of the store, as ``{"endpoint": ..., "region": ..., "access_key_id": ...}`` (docs/storage.md).
 
@@ -1391,6 +1398,11 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
             lock = settled(lock, env=env)
         table.settings.refuse_others(table.url, lock=lock, strategy=strategy, isolation=isolation)
         table.lock.expected = lock
+        try:
+            table.session.coordinator = coordinator_of(coordinator, token_file, table.session)
+        except BaseException:
+            table.close()
+            raise
     elif lock is not None:
         raise ConfigError(f"{table.url} has no lock setting yet; `lakelatch adopt {table.url} {lock}` gives it one")
     return table

@@ -130,10 +130,10 @@ class Attempt:
         checked = Task(session.env, session.refuse_if_unwritable) if session.far and not kind.service else None
         trace = Trace(table=session.url, operation=operation, writer=session.writer)
         wanted = BeginEntry(session, kind, claim, batch, under, lease)
+        entry: LogEntry | None = None
         try:
-            if not wanted.takes_lock:
-                wanted.ask_first()
-            while (entry := wanted.append(follower, operation)) is None:
+            follower = wanted.ask() or follower
+            while wanted.found is None and (entry := wanted.append(follower, operation)) is None:
                 if wanted.found is not None:
                     follower = session.log.follow_from(wanted.found.slot + 1)
                     break

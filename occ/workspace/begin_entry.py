@@ -15,24 +15,27 @@ A request is a hint; the log alone says which transactions have begun. A transac
 - A writer that gives up aborts, because others may begin it at any time: it begins, unless it has begun, and appends
   its abort entry. If that fails now, what was begun is found silent and rolled back, as after a crash.
 
-A leader skips requests made under other settings, and all requests while any transaction holds a reservation.
+A leader skips requests made under other settings, and all requests while any transaction holds a reservation. The same
+requests go to a coordinator as messages (`occ.landing.coordinator`), which is a leader without a begin of its own.
 """
 
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...errors import LakeLatchError, StorageError
 from ...hudi.timeline import EARLIEST, next_label
+from ..coordination import ALONE_S, Question
 from ..entries import BEGINS, Begin, BeginRequest, End, GroupBegin, LogEntry
 from ..log import Follower, LogState
 from ..session import refuse_landed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ...conflict import Claim
     from ..entries import Batch, Operation, Settings
@@ -74,7 +77,47 @@ class BeginEntry:
         self._at_ms = 0
         self._paths: list[str] = []  # of the requests
 
-    def ask_first(self) -> None:
+    def ask(self) -> Follower | None:
+        """Ask others to begin it: the handle's coordinator, or with group commit the next that appends.
+
+        Return what follows the commits since; None if it has not begun.
+        """
+        if self.takes_lock:
+            return None
+        since = self._ask_coordinator()
+        if since is None:
+            self._ask_first()
+        return since
+
+    def _ask_coordinator(self) -> Follower | None:
+        """Let the handle's coordinator begin it, if it has one.
+
+        Return what follows the commits since; None if it has not begun. One that was not heard may begin it later.
+        """
+        session, log = self._session, self._session.log
+        coordinator, state = session.asks, log.state
+        if coordinator is None or not self._is_plain:
+            return None
+        self._under(state.settings)
+        wanted = self._request(log.epoch, state.settled, self._begin(state))
+        if not wanted.fits:
+            return None
+        since = log.follow(Follower())  # before the question, as another thread may take the answer
+        try:
+            answer = coordinator.ask(Question(log.next_slot, wanted), state.settings.coordinator_patience_s)
+            if answer is not None and answer.alone:
+                session.alone_until = session.env.monotonic() + ALONE_S
+            if answer is not None and self._finds_itself(log.take(answer.entries)):
+                assert self.found is not None
+                began = self.found.slot
+                del since.commits[: bisect_right(since.commits, began, key=lambda commit: commit.slot)]
+                return since
+        except LakeLatchError as e:  # the log on the store says what became of it
+            _log.info("%s: the answer of the coordinator is of no use: %s", session.url, e)
+        log.unfollow(since)
+        return None
+
+    def _ask_first(self) -> None:
         """With group commit, put a request before the first try, and let earlier requests go first."""
         log, state = self._session.log, self._session.log.state
         if len(state.newest) < 2 or not self._gathers(state):
@@ -190,10 +233,13 @@ class BeginEntry:
             asked=self._asked,
         )
 
+    @property
+    def _is_plain(self) -> bool:
+        return not self._kind.service and self._claim.reserved is None
+
     def _gathers(self, state: LogState) -> bool:
         session = self._session
-        plain = not self._kind.service and self._claim.reserved is None
-        return plain and session.far and state.settings.group_commit and not session.lock.shared_with_jvm
+        return self._is_plain and session.far and state.settings.group_commit and not session.lock.shared_with_jvm
 
     def _finds_itself(self, state: LogState) -> bool:
         """Return whether another writer began it. If that begin was ended before we saw it, begin again under another id."""
@@ -211,16 +257,18 @@ class BeginEntry:
         epoch, others = self._session.log.epoch, list[BeginRequest]()
         if self._gathers(state) and self._ask(epoch, state.settled, mine):
             others = self._others(state, epoch)
-        members, now = [replace(mine, asked=self._asked)], self._session.env.now()
-        for each in others:
-            members.append(replace(each.begin, instant=next_label(now, members[-1].instant)))
-        return GroupBegin(tuple(members))
+        return begun_together(
+            [replace(mine, asked=self._asked), *(each.begin for each in others)], self._session.env.now()
+        )
 
-    def _ask(self, epoch: int, settled: int, mine: Begin) -> bool:
+    def _request(self, epoch: int, settled: int, mine: Begin) -> BeginRequest:
         if not self._asked:
             self._asked = self._session.env.uuid().replace("-", "")
             self._at_ms = int(self._session.env.now() * 1000)
-        request = BeginRequest(epoch, settled, self._at_ms, replace(mine, asked=self._asked, instant=EARLIEST, slot=-1))
+        return BeginRequest(epoch, settled, self._at_ms, replace(mine, asked=self._asked, instant=EARLIEST, slot=-1))
+
+    def _ask(self, epoch: int, settled: int, mine: Begin) -> bool:
+        request = self._request(epoch, settled, mine)
         if request.path in self._paths:
             return True
         if not request.fits:
@@ -253,6 +301,14 @@ class BeginEntry:
             session.afterwards(lambda: _delete(session, old), "old requests to begin stay")
         found.pop(self._asked, None)
         return sorted(found.values(), key=_order)[: MEMBERS_MAX - 1]
+
+
+def begun_together(begins: Sequence[Begin], now: float) -> GroupBegin:
+    """Return the entry that begins all these; the T of the first is given, and those of the others follow it."""
+    members = [begins[0]]
+    for each in begins[1:]:
+        members.append(replace(each, instant=next_label(now, members[-1].instant)))
+    return GroupBegin(tuple(members))
 
 
 def takes(state: LogState, epoch: int, request: BeginRequest) -> bool:

@@ -40,11 +40,12 @@ from .errors import (
 if TYPE_CHECKING:
     from . import locks
     from .locks import lock
+    from .occ.coordination import CoordinatorServer
     from .occ.entries import Settings
     from .occ.liveness import MarkerServer
     from .occ.scan import Scan
     from .occ.session import CommitResult
-    from .occ.table import Table, TableStream, adopt, create
+    from .occ.table import LocalCoordinator, Table, TableStream, adopt, create
     from .occ.table import open as open  # noqa: A004 - lakelatch.open is the name people expect
     from .occ.transaction import RunResult, Transaction, WriteResult
     from .occ.writing import Merge, sql
@@ -55,6 +56,8 @@ __version__ = "0.1.0"
 # Public name -> its module.
 _LAZY = {
     "CommitResult": "occ.session",
+    "CoordinatorServer": "occ.coordination",
+    "LocalCoordinator": "occ.table",
     "MarkerServer": "occ.liveness",
     "Merge": "occ.writing",
     "Progress": "progress",
@@ -80,10 +83,12 @@ __all__ = [
     "ConfigError",
     "ConflictError",
     "ConstraintError",
+    "CoordinatorServer",
     "CorruptTableError",
     "DuplicateKeyError",
     "InputError",
     "LakeLatchError",
+    "LocalCoordinator",
     "LockError",
     "LockLostError",
     "LockTimeoutError",

@@ -166,12 +166,16 @@ FEATURES: dict[str, Feature] = {
             "three that merge again": _Group(rounds=2),
             "three that merge again, one overlaps with both": _Group(conflicts=overlapping((0, 1), (0, 2)), rounds=2),
             "one batch of two, a third writer, a lost reply": _Group(conflicts=_NONE, same_batch=_TWO, unknown=1),
+            "two writers, a coordinator, a lost reply": _Group(writers=2, coordinators=1, unknown=1),
+            "two that do not overlap, two coordinators": _Group(writers=2, conflicts=_NONE, coordinators=2),
+            "two that merge again, a coordinator, a cleaner": _Group(writers=2, rounds=2, coordinators=1, cleaner=True),
         },
         {
             "each overlaps with the next in one direction, a cleaner, a lost reply": _Group(
                 conflicts=frozenset(((0, 1), (1, 2))), cleaner=True, unknown=1
             ),
             "three that merge again, a cleaner, a lost reply": _Group(rounds=2, cleaner=True, unknown=1),
+            "three writers, two coordinators, a lost reply": _Group(coordinators=2, unknown=1),
             "three that try twice, a cleaner": _Group(attempts=2, cleaner=True, gives_up=False),
             "one batch of two that try twice, a cleaner, a lost reply": _Group(
                 writers=2, conflicts=_NONE, same_batch=_TWO, attempts=2, cleaner=True, unknown=1
@@ -201,7 +205,7 @@ _TWO_FILES, _LEFT = "two files of one file group and T", "a pending instant of a
 _NEVER = "from here on never again"
 _OVERLAP, _GONE = "two overlapping transactions both committed", "files of a published commit are deleted"
 _TOLD, _MISSING_FILES = "told that nothing landed, and its commit landed", "files of a commit are not there"
-_AGAIN = "a numbered batch has landed twice"
+_AGAIN, _TOLD_LANDED = "a numbered batch has landed twice", "was told that it landed, and it did not"
 _GROUPS = FEATURES["group commit"].sound
 _BEGUN_TWICE, _STILL_OPEN = "begun twice", "told that it is over, and its transaction is open"
 _EPOCHS, _RESERVED = (
@@ -274,6 +278,12 @@ MISSING: tuple[Missing, ...] = (
     Missing("group commit", "whole_before_request", "", _Group(conflicts=_NONE), _MISSING_FILES),
     Missing("group commit", "rollback_before_deletion", "", _GROUPS["three leaders, a cleaner"], _MISSING_FILES),
     Missing("group commit", "published_in_order", "", _Group(conflicts=_NONE), "published before an earlier one"),
+    Missing(
+        "group commit", "answered_behind_entry", "", _GROUPS["two writers, a coordinator, a lost reply"], _TOLD_LANDED
+    ),
+    Missing(
+        "group commit", "answered_when_published", "", _GROUPS["two writers, a coordinator, a lost reply"], _TOLD_LANDED
+    ),
     Missing("group commit", "last_member_looked_at", "", _Group(conflicts=_NONE), "published before an earlier one"),
     Missing("begins together", "remembers", "", _Begins(), _BEGUN_TWICE),
     Missing("begins together", "names_epoch", "", _EPOCHS, _STILL_OPEN),

@@ -5,6 +5,9 @@ its own commit entry, its own commit first. There is no lock here: everybody lea
 Requests are never taken back and a leader may overlook any, so one that is lost, late, doubled or stale needs no step of
 its own. A process that is never scheduled again is a dead one.
 
+A coordinator is a leader without a transaction of its own, which hears the requests and answers the members; more than one may
+be at work. An answer may be lost, or come late: its writer may look into the log, and lead, at any time.
+
 The log is one list. A put may land without an answer, or late, also after its writer has given up. Sets of transactions
 and files are bit masks.
 """
@@ -56,11 +59,20 @@ class Cleaner(NamedTuple):
     view: int = 0
 
 
+class Coordinator(NamedTuple):
+    """Leads for others, again and again."""
+
+    at: str = "gather"
+    view: int = 0
+    entry: Entry | None = None
+
+
 class State(NamedTuple):
     """Everything at one moment."""
 
     writers: tuple[Writer, ...]
     cleaner: Cleaner
+    coordinators: tuple[Coordinator, ...] = ()
     log: tuple[Entry, ...] = ()
     requests: frozenset[Request] = frozenset()
     flying: tuple[tuple[int, Entry], ...] = ()
@@ -71,6 +83,8 @@ class State(NamedTuple):
     told_lost: int = 0
     refused: int = 0
     """A leader has said no to them. Nobody heeds that, while `told_by_log` holds."""
+    answered: int = 0
+    """A coordinator has told them that they have landed."""
     unknown: int = 0
 
 
@@ -110,6 +124,10 @@ class Rules:
     """Members are published in the order of the entry."""
     last_member_looked_at: bool = True
     """Before an append the last member of the newest commit entry is on the timeline."""
+    answered_behind_entry: bool = True
+    """A coordinator answers its members when its entry is in the log, and not when it has decided."""
+    answered_when_published: bool = True
+    """It answers each when its instant is on the timeline."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +145,7 @@ class Bounds:
     unknown: int = 0
     cleaner: bool = False
     gives_up: bool = True
+    coordinators: int = 0
 
 
 class GroupCommit(Bounded):
@@ -135,12 +154,16 @@ class GroupCommit(Bounded):
     def start(self) -> State:
         first = "write" if self.rules.whole_before_request else "ask"
         writers = tuple(Writer(first, i) for i in range(self.bounds.writers))
-        return State(writers, Cleaner("look" if self.bounds.cleaner else "done"), unknown=self.bounds.unknown)
+        cleaner = Cleaner("look" if self.bounds.cleaner else "done")
+        return State(writers, cleaner, (Coordinator(),) * self.bounds.coordinators, unknown=self.bounds.unknown)
 
     def steps(self, s: State) -> Iterator[tuple[str, State]]:
         yield from self.each_moves(s, self._writer)
         for what, after in self._cleaner(s, s.cleaner):
             yield f"cleaner {what}", after
+        for k, leads in enumerate(s.coordinators):
+            for what, after in self._coordinator(s, k, leads):
+                yield f"coordinator {k} {what}", after
         yield from self.late_puts(s, _told)
 
     # --- writers ---------------------------------------------------------------------------------------------
@@ -175,6 +198,9 @@ class GroupCommit(Bounded):
                 yield "deletes its file", self._next(s._replace(files=s.files & ~file), i, p)
 
     def _look(self, s: State, i: int, p: Writer) -> Iterator[tuple[str, State]]:
+        if s.answered >> p.txn & 1:
+            told = s._replace(answered=s.answered & ~(1 << p.txn), acknowledged=s.acknowledged | 1 << p.txn)
+            yield "hears that it has landed", self.moved(told, i, Writer("end", p.txn))
         committed, ended = _committed(s.log), _ended(s.log)
         if committed >> p.txn & 1 and self.rules.outcome_of_own:
             yield "finds itself committed", self.moved(s, i, p._replace(at="publish", view=len(s.log), entry=None))
@@ -206,21 +232,29 @@ class GroupCommit(Bounded):
         asking = sorted(r for r in s.requests if r.txn != p.txn and not self._out(seen, r))
         if not self.rules.request_as_it_is:  # a leader that keeps one slot for each transaction
             asking = [r._replace(base=max(other.base for other in asking if other.txn == r.txn)) for r in asking]
-        choices: set[tuple[Entry, int]] = set()
-        for size in range(len(asking) + 1):
-            for chosen in permutations(asking, size):
-                members, refused = [own], 0
-                for each in chosen:
-                    if all(each.txn != m.txn for m in members) and self._passes(seen, tuple(members), each, own):
-                        members.append(each)
-                    else:
-                        refused |= 1 << each.txn
-                choices.add((Entry("commit", tuple(members)), 0 if self.rules.told_by_log else refused))
-        for entry, refused in sorted(choices):
+        for entry, refused in self._choices(seen, asking, (own,)):
             moved = self.moved(s, i, p._replace(at="put", entry=entry), refused=s.refused | refused)
             yield f"decides on {_told(entry)}", moved
         if self.bounds.gives_up:
             yield "gives up by its abort entry", self.moved(s, i, p._replace(at="put", entry=abort))
+
+    def _choices(
+        self, seen: tuple[Entry, ...], asking: list[Request], own: tuple[Request, ...]
+    ) -> list[tuple[Entry, int]]:
+        """The entries that a leader may decide on, and whom it leaves out; ``own``: its own commit, if it has one."""
+        choices: set[tuple[Entry, int]] = set()
+        for size in range(len(asking) + 1):
+            for chosen in permutations(asking, size):
+                members, refused = list(own), 0
+                for each in chosen:
+                    leader = own[0] if own else each
+                    if all(each.txn != m.txn for m in members) and self._passes(seen, tuple(members), each, leader):
+                        members.append(each)
+                    else:
+                        refused |= 1 << each.txn
+                if members:
+                    choices.add((Entry("commit", tuple(members)), 0 if self.rules.told_by_log else refused))
+        return sorted(choices)
 
     def _out(self, seen: tuple[Entry, ...], request: Request) -> bool:
         return self.rules.open_only and bool((_committed(seen) | _ended(seen)) >> request.txn & 1)
@@ -307,6 +341,65 @@ class GroupCommit(Bounded):
         after = p.txn + self.bounds.writers
         again = after < self.bounds.writers * self.bounds.attempts
         return self.moved(s, i, Writer("begin", after) if again else Writer("end", p.txn))
+
+    # --- coordinators ----------------------------------------------------------------------------------------
+
+    def _coordinator(self, s: State, k: int, p: Coordinator) -> Iterator[tuple[str, State]]:
+        match p.at:
+            case "gather":
+                asking = [r for r in s.requests if not self._out(s.log, r)]
+                if asking and (p.view < len(s.log) or not p.view):
+                    yield f"reads to slot {len(s.log)}", self._led(s, k, Coordinator("choose", len(s.log)))
+            case "choose":
+                seen = s.log[: p.view]
+                behind = self._unpublished(s, seen)
+                if behind != NOBODY:
+                    yield f"publishes {behind}", s._replace(published=s.published | 1 << behind)
+                    return
+                asking = sorted(r for r in s.requests if not self._out(seen, r))
+                for entry, _ in self._choices(seen, asking, ()):
+                    early = 0 if self.rules.answered_behind_entry else _bits(m.txn for m in entry.members)
+                    decided = self._led(s, k, Coordinator("append", p.view, entry))
+                    yield f"decides on {_told(entry)}", decided._replace(answered=s.answered | early)
+            case "append":
+                yield from self._append(s, k, p)
+            case "tell":
+                yield from self._tell(s, k, p)
+
+    def _append(self, s: State, k: int, p: Coordinator) -> Iterator[tuple[str, State]]:
+        assert p.entry is not None
+        slot = p.view if self.rules.read_to_head else max(p.view, len(s.log))
+        if len(s.log) > slot:
+            after = "tell" if s.log[slot] == p.entry else "gather"
+            yield (
+                "finds its slot taken",
+                self._led(s, k, Coordinator(after, p.view, p.entry if after == "tell" else None)),
+            )
+            return
+        early = 0 if self.rules.answered_when_published else _bits(m.txn for m in p.entry.members)
+        told = self._led(s, k, p._replace(at="tell"))
+        landed = told._replace(log=(*s.log, p.entry), answered=s.answered | early)
+        yield f"puts {_told(p.entry)} into slot {slot}", landed
+        if s.unknown:  # it repeats the same entry, or dies
+            flying = tuple(sorted((*s.flying, (slot, p.entry))))
+            yield f"puts {_told(p.entry)} into slot {slot}: no answer", s._replace(flying=flying, unknown=s.unknown - 1)
+
+    def _tell(self, s: State, k: int, p: Coordinator) -> Iterator[tuple[str, State]]:
+        """Each member when its instant is on the timeline, in their order."""
+        assert p.entry is not None
+        members = p.entry.members if self.rules.published_in_order else p.entry.members[::-1]
+        for member in members:
+            if not s.published >> member.txn & 1:
+                yield f"publishes {member.txn}", s._replace(published=s.published | 1 << member.txn)
+                return
+        answered = _bits(m.txn for m in members if not s.acknowledged >> m.txn & 1)
+        yield (
+            "answers its members",
+            self._led(s, k, Coordinator("gather", p.view))._replace(answered=s.answered | answered),
+        )
+
+    def _led(self, s: State, k: int, p: Coordinator) -> State:
+        return s._replace(coordinators=(*s.coordinators[:k], p, *s.coordinators[k + 1 :]))
 
     # --- the cleaner -----------------------------------------------------------------------------------------
 

@@ -15,9 +15,11 @@ from world import SCHEMA, add, insert, make, overwrite, rows
 
 import lakelatch
 import lakelatch.occ.table.create
+from lakelatch.occ.landing import Coordinator
 from lakelatch.occ.session.table_lock import TableLease
 from lakelatch.occ.table.table import Table
 from lakelatch.occ.transaction.transaction import Transaction
+from lakelatch.server import Access, Address, Application, Limits, Server, Watched
 from lakelatch.storage.local.store import LocalStore
 from lakelatch.testing.faults import At, Call, Crash, Fault, FaultStore, Pause
 
@@ -192,6 +194,27 @@ def change_lock(folder: str, url: str, number: int | None = None, after: bool = 
     with Table(store, writer="changer") as table:
         table.set_lock(url)
     return _calls(store)
+
+
+def coordinate(folder: str, port: int, token: str) -> None:
+    """A coordinator, until it is killed."""
+    with lakelatch.open(folder) as table, lakelatch.open(folder, writer="coordinator") as leading:
+        watched, coordinators = {"table": Watched("table", table)}, {"table": Coordinator(leading.session)}
+        application = Application(watched, Access(token), limits=Limits(markers_s=1e6), coordinators=coordinators)
+        Server(application, Address(port=port)).run_here()
+
+
+def insert_asking(folder: str, go: str, name: str, coordinator: str, token: str, stop: str) -> list[str]:
+    """Inserts row after row until ``stop`` is there; returns the keys of those that it was told have landed."""
+    told: list[str] = []
+    asks = lakelatch.CoordinatorServer(coordinator, token=token, table="table") if coordinator else None
+    until(Path(go).exists, what="the start")
+    with lakelatch.open(folder, writer=name, coordinator=asks) as table:
+        while not Path(stop).exists():
+            key = f"{name}-{len(told)}"
+            table.run(lambda txn, key=key: insert(txn, name, key), operation="insert", attempts=100)
+            told.append(key)
+    return told
 
 
 def random_work(folder: str, go: str, seed: int, times: int) -> dict[str, list[Any]]:

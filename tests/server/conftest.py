@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import lakelatch
+from lakelatch.occ.landing import Coordinator
 from lakelatch.server import Access, Address, Application, Limits, Server, Watched
 
 TOKEN = "correct-horse-battery-staple"
@@ -81,6 +82,8 @@ def serving(
     limits: Limits | None = None,
     every_s: float = 0.05,
     watched: dict[str, Watched] | None = None,
+    coordinate: bool = False,
+    port: int = 0,
 ) -> Iterator[Server]:
     """A server in a thread of its own, which has read each table's log when this begins; drained at the end."""
     started = threading.Event()
@@ -91,8 +94,10 @@ def serving(
         }
         for each in watched.values():
             each.look()
-        application = Application(watched, Access(TOKEN), limits=limits, every_s=every_s)
-        server = Server(application, Address(port=0), listening=lambda _url: started.set())
+        leading = {name: stack.enter_context(lakelatch.open(url)) for name, url in tables.items() if coordinate}
+        coordinators = {name: Coordinator(each.session) for name, each in leading.items()}
+        application = Application(watched, Access(TOKEN), limits=limits, every_s=every_s, coordinators=coordinators)
+        server = Server(application, Address(port=port), listening=lambda _url: started.set())
         thread = threading.Thread(target=server.run_here, name="server")
         thread.start()
         try:

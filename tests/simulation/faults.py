@@ -70,7 +70,8 @@ PROTOCOL_STEPS = (
 GROUP_STEPS = ("put commits", "put request", "list request", "get request", "delete request")
 # And of transactions that begin together, on a far store.
 BEGIN_STEPS = ("put begins", "put asking", "list asking", "delete asking")
-ALL_STEPS = PROTOCOL_STEPS + GROUP_STEPS + BEGIN_STEPS
+COORDINATOR_STEPS = ("ask begin", "ask commit")
+ALL_STEPS = PROTOCOL_STEPS + GROUP_STEPS + BEGIN_STEPS + COORDINATOR_STEPS
 
 
 def faults_of(step: str) -> tuple[str, ...]:

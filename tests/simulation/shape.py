@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from .faults import BEGIN_STEPS, FAULTS, GROUP_STEPS, PROTOCOL_STEPS, faults_of
+from .faults import BEGIN_STEPS, COORDINATOR_STEPS, FAULTS, GROUP_STEPS, PROTOCOL_STEPS, faults_of
 
 LOCKS = ("sim://first", "sim://second")
 NO_LOCK = "none://"
@@ -57,6 +57,8 @@ class Shape:
     ``batches``: most transactions are numbered batches, many of them sent again.
     ``together``: who holds the lock commits for those who wait for it.
     ``strangers``: so many processes of another engine write beside ours (`strangers`).
+    ``coordinators``: so many processes begin and commit for the writers that ask them (`coordinators`).
+    ``at_once``: the instants of an entry are published in any order, and no reader of the timeline is judged meanwhile.
     ``far``: the store is no local disk, so entries of the log are read ahead."""
 
     seed: int
@@ -88,6 +90,8 @@ class Shape:
     far: bool = False
     together: bool = False
     strangers: int = 0
+    coordinators: int = 0
+    at_once: bool = False
 
     @classmethod
     def of(cls, seed: int) -> Shape:
@@ -141,6 +145,25 @@ class Shape:
         lock = LOCKS[self.seed % 2] if self.lock in (NO_LOCK, SHARED_LOCK) else self.lock
         mix = "apart" if luck.random() < 0.5 else self.mix
         return replace(self.alone(), together=True, lock=lock, mix=mix, groups=3, faults=self.faults | aimed)
+
+    def coordinated(self) -> Shape:
+        """With a coordinator or two, which most writers ask; half of these schedules have faults where that is done."""
+        luck = random.Random(self.seed * 7919 + 8)
+        shape = self.crowded() if luck.random() < 0.6 and self.writers else self.alone()
+        steps = luck.sample((*COORDINATOR_STEPS, *GROUP_STEPS[:1], *BEGIN_STEPS[:1]), 2)
+        aimed = {f"{luck.choice(faults_of(step))} at {step}": luck.choice((0.1, 0.3)) for step in steps}
+        faults = shape.faults | aimed if shape.faults and luck.random() < 0.5 else shape.faults
+        crashes = shape.crashes + luck.choice((0, 2)) if faults else shape.crashes
+        together = luck.random() < 0.2 and shape.lock != NO_LOCK
+        at_once = shape.far and luck.random() < 0.3
+        return replace(
+            shape,
+            coordinators=luck.choice((1, 1, 2)),
+            faults=faults,
+            crashes=crashes,
+            together=together,
+            at_once=at_once,
+        )
 
     def beside(self) -> Shape:
         """Beside another engine, as far as its contract goes: with its clocks, and a lock that forgets nobody."""
@@ -221,6 +244,7 @@ class Shape:
             ("keepers", 0),
             ("readers", 0),
             ("strangers", 1 if self.strangers else 0),
+            ("coordinators", 1 if self.coordinators else 0),
             ("threads", 1),
             ("transactions", 1),
             ("groups", 1),

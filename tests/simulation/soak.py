@@ -73,6 +73,7 @@ def tally(
     streams: bool = False,
     together: bool = False,
     neighbours: bool = False,
+    coordinated: bool = False,
 ) -> Tally:
     """Run the schedules of so many seeds. They go on after a failure, which is noted. The others: in all of them."""
     found, began = Tally(), time.process_time()
@@ -84,6 +85,7 @@ def tally(
                 shape = with_keepers(shape) if keepers else shape
                 shape = shape.crowded() if together else shape
                 shape = shape.beside() if neighbours else shape
+                shape = shape.coordinated() if coordinated else shape
                 try:
                     world = run(shape)
                 except Exception as e:
@@ -149,6 +151,7 @@ def main() -> int:
     parser.add_argument("--streams", action="store_true", help="a table with streams in every schedule")
     parser.add_argument("--together", action="store_true", help="commits that wait land together in every schedule")
     parser.add_argument("--neighbours", action="store_true", help="beside another engine in every schedule")
+    parser.add_argument("--coordinated", action="store_true", help="with coordinators in every schedule")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     given = parser.parse_args()
     first = int(time.time()) * 10_000 if given.seed is None else given.seed
@@ -167,6 +170,7 @@ def main() -> int:
             streams=given.streams,
             together=given.together,
             neighbours=given.neighbours,
+            coordinated=given.coordinated,
         )
         running = {pool.submit(block, next(blocks)) for _ in range(2 * given.processes)}
         while running:

@@ -24,6 +24,7 @@ from .world import World, run
 
 BLOCKS, SEEDS, STREAM_SEEDS = 14 if THOROUGH else 1, 300, 140 if THOROUGH else 50
 NEIGHBOUR_SEEDS = 400 if THOROUGH else 100
+COORDINATOR_SEEDS = 1000 if THOROUGH else 100
 # Each of these has to be struck by every fault that can strike it. `soak` tells of all the others too (few leases live
 # long enough to be renewed).
 STEPS = (
@@ -63,6 +64,25 @@ def test_what_can_happen_to_streams_has_happened():
     also, outcomes = stream_block().also, stream_block().outcomes
     assert all(also[each] for each in ("power cuts", "archivals", "compactions", "streams declared meanwhile"))
     assert {"committed", "conflict", "lost", "rolled back", "cut off", "failed"} <= set(outcomes)
+
+
+@functools.cache
+def block_coordinated() -> Tally:
+    return tally(0, COORDINATOR_SEEDS, coordinated=True)
+
+
+def test_no_schedule_with_coordinators_breaks_a_promise():
+    failed = block_coordinated().failed
+    assert not failed, f"{failed[0][1]}\n\n{story(shrunk(failed[0][0], seeds=50, seconds=20))}"
+
+
+def test_what_can_happen_with_coordinators_has_happened():
+    also, struck = block_coordinated().also, block_coordinated().struck
+    assert all(also[f"answers to ask {each}"] > COORDINATOR_SEEDS for each in ("begin", "commit"))
+    assert also["begins that others made"]
+    assert also["commits that others made"]
+    for fault in ("lose request", "lose reply", "late", "twice", "refuse", "slow answer", "stop"):
+        assert struck[fault, "ask begin"] + struck[fault, "ask commit"], fault
 
 
 @functools.cache

@@ -37,6 +37,7 @@ from lakelatch.hudi.timeline.instant import file_name
 from lakelatch.hudi.timeline.snapshot import FileSlice, Snapshot
 from lakelatch.hudi.timeline.timeline import TIMELINE, read_timeline
 from lakelatch.locks import LockProvider
+from lakelatch.occ.entries import BeginRequest
 from lakelatch.occ.entries.entries import Commit, LogEntry
 from lakelatch.occ.entries.entries import decode as decode_entry
 from lakelatch.occ.liveness.heartbeat import HEARTBEATS
@@ -51,6 +52,7 @@ from ..occ.world import check_clean, check_history, check_published
 from . import row_tables, stream_tables
 from .batches import Sent, judge_batches
 from .begins import Asked, judge_begins
+from .coordinators import Coordinators
 from .environment import SimEnvironment
 from .faults import Faults, Network
 from .files import content_of, decode, put, read_slice
@@ -189,10 +191,13 @@ class World:
                 shape.bucket_count,
                 shape.together,
             )
+        if shape.at_once:
+            objects = _set_up(objects.bodies(), {"publish_at_once": True})
         self.objects = objects.copy()
         self.lock_servers = {LOCKS[0]: LockServer(), LOCKS[1]: LockServer(token=_SECOND_TOKENS)}
         self.lock_servers[SHARED_LOCK] = LockServer(token=_SHARED_TOKENS)
         self.neighbourhood = Neighbourhood(self)
+        self.coordinators = Coordinators(self)
         self.faults = Faults(shape.faults, shape.crashes)
         self.attempts: list[Attempt] = []
         self.looks: list[Look] = []
@@ -229,6 +234,8 @@ class World:
             self._start(f"host{number % 2}", self.upkeep.read)
         for number in range(self.shape.strangers):
             self._start(f"host{number % 2}", self._work_beside)
+        for number in range(self.shape.coordinators):
+            self._start(f"host{number % 2}", self.coordinators.lead)
         try:
             self.scheduler.run()
         except (Anomaly, TableError) as e:
@@ -266,6 +273,10 @@ class World:
         self._handles += 1
         return SimEnvironment(self.scheduler, process, self._dead, self._handles)
 
+    def asked_to_begin(self, request: BeginRequest) -> None:
+        """A writer has asked for a begin by a message."""
+        self._asked.requests.add(request)
+
     def _work_beside(self, process: SimProcess) -> None:
         Stranger(self, process).work()
 
@@ -299,6 +310,7 @@ class World:
         table = self.open_table(process)
         if table is None:
             return
+        table.session.coordinator = self.coordinators.asked_by(self._networks[process])
         for _ in range(self.shape.threads - 1):
             self.scheduler.spawn(process, lambda: self._transact(table), name="thread")
         self._transact(table)
@@ -447,7 +459,7 @@ class World:
             base = BaseFile.at(path, 0)
             if base is not None:
                 self.roots.hold(base.group, decode(self.objects.stored[path].body))
-        if not completed and not (path.startswith("part=") and what == "deleted"):
+        if self.shape.at_once or (not completed and not (path.startswith("part=") and what == "deleted")):
             return
         timeline = read_timeline(self._watched, self.config)
         if not all(timeline.path(each) not in self.objects.taken_away for each in timeline.commits):

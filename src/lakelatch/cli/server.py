@@ -36,6 +36,9 @@ def server(
     every_s: Annotated[
         float, typer.Option(min=0.05, max=60, help="Seconds between two looks at a table that somebody watches.")
     ] = 0.5,
+    coordinate: Annotated[
+        bool, typer.Option("--coordinate", help="Begin and commit for the tables' writers that ask, many at a time.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Serve a dashboard, an API and Prometheus metrics of some tables, and take writers' markers, until Ctrl-C."""
@@ -48,12 +51,13 @@ def server(
     import lakelatch
 
     from ..locks import metrics
+    from ..occ.landing import Coordinator
 
     address = room.Address(host, port, tls_cert, tls_key, plain=plain_http)
     address.refuse_unsafe()
     access = room.Access.from_file(token_file) if token_file else room.Access.made()
     with ExitStack() as stack:
-        watched = {}
+        watched, coordinators = {}, {}
         for name, url in room.named(table).items():
             opened = lakelatch.open(url)
             # Before `Watched`, which may refuse the table.
@@ -63,7 +67,14 @@ def server(
             except LakeLatchError as e:
                 e.add_note(f"nothing is served; leave out --table {name} or adopt it")
                 raise
-        application = room.Application(watched, access, every_s=every_s, secure=address.secure)
+            if coordinate:
+                # A handle of its own, which does not wait while the dashboard's reads the log.
+                leading = lakelatch.open(url, writer="coordinator", coordinator="")
+                stack.callback(leading.close)
+                coordinators[name] = Coordinator(leading.session)
+        application = room.Application(
+            watched, access, every_s=every_s, secure=address.secure, coordinators=coordinators
+        )
 
         def listening(url: str) -> None:
             if json:

@@ -7,9 +7,10 @@ import json
 import logging
 import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -22,6 +23,7 @@ from starlette.routing import Route
 
 from ..environment import SYSTEM, Environment
 from ..errors import InputError, LakeLatchError
+from ..occ.coordination import Answer, Question
 from ..plain_text import visible_json
 from .access import Access
 from .answers import answer, of_error, refusal
@@ -34,8 +36,11 @@ from .watched import Watched
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
+    from ..occ.landing import Coordinator
+
 _IDLE_S = 5.0  # seconds between two polls of a table that nobody watches
 _ATTENDED_S = 60.0  # after a request, a table counts as watched for this long
+_BEAT_S = 0.25  # between two bytes for a writer that waits for its coordinator
 _PING_S = 15.0  # a proxy must not mistake a quiet stream for a dead one
 _log = logging.getLogger("lakelatch.server")
 _LINK = (Parameter("token", "of the dashboard's link"),)
@@ -48,12 +53,14 @@ class Application:
         tables: by the names used in URLs; the caller closes them.
         every_s: seconds between two polls of a watched table.
         batch_s: seconds between two writes of the markers of a transaction.
+        coordinators: of tables whose writers may ask to begin and to commit.
         secure: True if the server speaks TLS; cookies are then never sent without it.
     """
 
     def __init__(
         self, tables: Mapping[str, Watched], access: Access, *, limits: Limits | None = None, every_s: float = 0.5,
-        batch_s: float = 0.05, secure: bool = False, env: Environment = SYSTEM,
+        batch_s: float = 0.05, secure: bool = False, coordinators: Mapping[str, Coordinator] = MappingProxyType({}),
+        env: Environment = SYSTEM,
     ) -> None:  # fmt: skip
         self.limits = limits or Limits()
         self.access = access
@@ -66,6 +73,7 @@ class Application:
         self._streams: set[asyncio.Event] = set()
         self._draining = False
         self._hung: list[threading.Event] = []  # abandoned calls that are still running
+        self._coordinators = coordinators
         self._books = {name: MarkerBook(each.table.store, interval_s=batch_s) for name, each in tables.items()}
         routes = [
             Route("/healthz", self._healthz),
@@ -75,6 +83,7 @@ class Application:
             Route("/api/v1/tables", self._list),
             Route("/api/v1/tables/{table}/events", self._events),
             Route("/api/v1/tables/{table}/markers/{instant}", self._announce, methods=["POST"]),
+            Route("/api/v1/tables/{table}/transactions", self._coordinate, methods=["POST"]),
             *(Route(f"/api/v1/tables/{{table}}{each.path}", partial(self._ask, each)) for each in ENDPOINTS),
         ]
         inner = Starlette(
@@ -203,6 +212,42 @@ class Application:
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, message) from None
         return answer({"lists": lists})
 
+    async def _coordinate(self, request: Request) -> Response:
+        """Begin or commit a transaction; answered when that is in the log, or its writer has to do it by itself."""
+        table = self._table(request, attended=False)
+        values(request.scope["query_string"], ())
+        coordinator = self._coordinators.get(table.name)
+        if self._draining or coordinator is None:
+            why = "the server stops" if coordinator else "this server was not started with --coordinate"
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, f"{why}; begin and commit by yourself")
+        question = Question.from_bytes(await self._body(request))
+        if question is None:
+            raise InputError("this is no question to a coordinator of this version; begin and commit by yourself")
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[Answer | None] = loop.create_future()
+
+        def settle(told: Answer | None) -> None:
+            if not answered.done():
+                answered.set_result(told)
+
+        def answer_from_round(told: Answer | None) -> None:
+            with suppress(RuntimeError):  # the loop has ended, and nobody waits
+                loop.call_soon_threadsafe(settle, told)
+
+        coordinator.ask(question, answer_from_round)
+        # Soon, or with a byte now and then: a writer that hears nothing at all takes the coordinator for dead.
+        await asyncio.wait((answered,), timeout=_BEAT_S)
+        if answered.done():
+            return Response(_told_by(answered), media_type="application/octet-stream")
+        return StreamingResponse(self._beats(answered), media_type="application/octet-stream")
+
+    async def _beats(self, answered: asyncio.Future[Answer | None]) -> AsyncIterator[bytes]:
+        until = self._env.monotonic() + self.limits.answer_s
+        while not answered.done() and self._env.monotonic() < until:
+            yield b"\n"
+            await asyncio.wait((answered,), timeout=_BEAT_S)
+        yield _told_by(answered)
+
     async def _body(self, request: Request) -> bytes:
         body, most = bytearray(), self.limits.body_bytes
         async for chunk in request.stream():
@@ -285,6 +330,12 @@ class Application:
             yield b"event: stopping\ndata: {}\n\n"
         finally:
             self._streams.discard(woken)
+
+
+def _told_by(answered: asyncio.Future[Answer | None]) -> bytes:
+    """The body of an answer; empty without one: its writer has to begin or commit by itself."""
+    told = answered.result() if answered.done() else None
+    return b"" if told is None else told.to_bytes()
 
 
 async def _until(event: asyncio.Event, seconds: float) -> bool:

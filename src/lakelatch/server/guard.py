@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 CROWDED = "lakelatch.crowded"  # in the scope of a request over the connection limit
 _PEERS_MAX = 4096
 _MARKERS = re.compile(r"/api/v1/tables/([^/]+)/markers/[^/]+")
+_TRANSACTIONS = re.compile(r"/api/v1/tables/[^/]+/transactions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Limits:
     Attributes:
         body_bytes: the size of a request's body.
         requests_s: requests per second of a client with the token, and as many without it where none is needed; bursts double.
-        markers_s: the same for requests that announce files.
+        markers_s: the same for requests that announce files, begin or commit.
         markers_answer_s: seconds until such a request gets 503.
         failures_s: a client's requests per second with a wrong token.
         connections: open connections; ``streams`` of these may be live views.
@@ -92,18 +93,25 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        has_body = _has_body(scope)
+        unread = _has_body(scope)
+
+        async def receive_on() -> Message:
+            nonlocal unread
+            message = await receive()
+            if message["type"] == "http.request" and not message.get("more_body", False):
+                unread = False
+            return message
 
         async def send_on(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in self._headers.items():
                     headers.setdefault(name, value)
-                if has_body:
+                if unread:
                     headers["connection"] = "close"  # an unread body must not be parsed as the next request
             await send(message)
 
-        await (self._refused(scope) or self._app)(scope, receive, send_on)
+        await (self._refused(scope) or self._app)(scope, receive_on, send_on)
 
     def _refused(self, scope: Scope) -> ASGIApp | None:
         if scope.get(CROWDED):
@@ -122,7 +130,8 @@ class Guard:
                 "no token, or a wrong one; send it as `Authorization: Bearer TOKEN`, or open the dashboard's link, "
                 "/?token=TOKEN",
             )
-        rates = self._markers if announced else self._requests if known else self._strangers
+        many = announced or (scope["method"] == "POST" and _TRANSACTIONS.fullmatch(scope["path"]))
+        rates = self._markers if many else self._requests if known else self._strangers
         if wait_s := rates.take(peer):
             return refusal(HTTPStatus.TOO_MANY_REQUESTS, "too many requests; ask more slowly", retry_s=wait_s)
         length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")

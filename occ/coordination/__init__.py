@@ -1,0 +1,12 @@
+"""Ask a coordinator, which begins and commits transactions for the writers that ask it: messages and the client."""
+
+from .client import CoordinatorServer
+from .messages import ALONE_S, Answer, Coordinating, Question
+
+__all__ = [
+    "ALONE_S",
+    "Answer",
+    "Coordinating",
+    "CoordinatorServer",
+    "Question",
+]

@@ -1,0 +1,215 @@
+"""A coordinator: it begins and commits the transactions of the writers that ask it, many in one entry of the log.
+
+    t=0  A, B and C ask to commit; the coordinator has read to slot 7
+    t=1  it takes the table's lock, judges A, B and C as if each had come next, and puts commits(A, C) into slot 7
+    t=2  it publishes A, and answers A; publishes C, and answers C. B was told to decide for itself
+
+It is a leader without a transaction of its own (`together`): requests come as messages, and are answered when the entry is
+on disk. The log is the only authority. A coordinator may die, be slow, or be one of two; its writers then read in the log
+what became of them, and others append beside it. What it cannot judge as the writer itself would is left to the writer.
+
+Requests to begin need no lock and go in entries of their own, also while the last commits are being published.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ...errors import LakeLatchError, LockLostError
+from ..coordination import ALONE_S, Answer, Question
+from ..entries import BeginRequest, Commit, GroupCommit, LogEntry, Request, singly
+from ..workspace import begun_together, takes
+from .together import judged
+
+if TYPE_CHECKING:
+    from ..log import LogState
+    from ..session import Session, TableLease
+    from .validator import Seen
+
+MEMBERS_MAX = 64  # of one entry
+WAITING_MAX = 1024  # that wait for a round
+_ENTRY_BYTES = 1 << 20  # of the requests that one entry takes
+_TRIES = 3  # leases that end before the entry is appended
+_SEEN_MAX = 8192  # landed commits whose write sets are remembered
+_log = logging.getLogger("lakelatch.coordinator")
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A writer that waits for its answer."""
+
+    question: Question
+    answer: Callable[[Answer | None], object]
+
+    @property
+    def bytes(self) -> int:
+        """The size of its request; one to begin is small."""
+        return self.question.wanted.size if isinstance(self.question.wanted, Request) else 0
+
+
+class _Line:
+    """Writers that wait for one kind of round, first come first served. The thread of the rounds ends when nobody waits."""
+
+    def __init__(self, session: Session, round_: Callable[[Sequence[_Waiting]], None]) -> None:
+        self._env, self._round = session.env, round_
+        self._mutex = threading.Lock()
+        self._waiting: deque[_Waiting] = deque()
+        self._works = False
+
+    def join(self, each: _Waiting) -> bool:
+        """Wait for the next round. Return False if too many do."""
+        with self._mutex:
+            if len(self._waiting) >= WAITING_MAX:
+                return False
+            self._waiting.append(each)
+            starts, self._works = not self._works, True
+        if starts:
+            self._env.thread(self._work, name="lakelatch-coordinator")
+        return True
+
+    def _work(self) -> None:
+        while some := self._next():
+            try:
+                self._round(some)
+            except Exception:  # noqa: BLE001 - a fault of ours must not end all rounds
+                _log.exception("a round of the coordinator failed; its writers go on by themselves")
+                for each in some:
+                    each.answer(None)
+
+    def _next(self) -> list[_Waiting]:
+        with self._mutex:
+            some, size = list[_Waiting](), 0
+            while self._waiting and len(some) < MEMBERS_MAX:
+                size += self._waiting[0].bytes
+                if some and size > _ENTRY_BYTES:
+                    break
+                some.append(self._waiting.popleft())
+            self._works = bool(some)
+            return some
+
+
+class Coordinator:
+    """The coordinator of one table, with a handle of its own. Safe to share between threads."""
+
+    def __init__(self, session: Session) -> None:
+        session.require_log()
+        self._session, self._known = session, session.log.remember()
+        self._begins, self._commits = _Line(session, self._begin), _Line(session, self._commit)
+        self._seen: Seen = {}
+        self._seen_under: tuple[int, int] = (0, 0)  # epoch and settings of what was seen
+        self._tried = 0  # the slot that was tried last
+        self._crowded_at = session.env.monotonic()  # when several were at work (monotonic)
+
+    def ask(self, question: Question, answer: Callable[[Answer | None], object]) -> None:
+        """Take a question; ``answer`` is called once or more, on another thread. None: ask later, or decide for yourself."""
+        line = self._begins if isinstance(question.wanted, BeginRequest) else self._commits
+        if not line.join(_Waiting(question, answer)):
+            answer(None)
+
+    # --- begins ----------------------------------------------------------------------------------------------
+
+    def _begin(self, waiting: Sequence[_Waiting]) -> None:
+        session, log = self._session, self._session.log
+
+        def build(state: LogState) -> LogEntry | None:
+            if len(waiting) > 1 or any(not each.waits for each in list(state.open.values())):
+                self._crowded_at = session.env.monotonic()
+            if state.settings.timeline_first:
+                return None
+            wanted = (each.question.wanted for each in waiting)
+            # One that was asked twice begins once.
+            found = {
+                each.asked: each for each in wanted if isinstance(each, BeginRequest) and takes(state, log.epoch, each)
+            }
+            if not found:
+                return None
+            begins = [each.begin for each in found.values()]
+            begins[0] = replace(begins[0], instant=session.next_instant(state.top))
+            return begun_together(begins, session.env.now())
+
+        try:
+            log.append(build, publishes=False)
+        except LakeLatchError as e:
+            _log.warning("%s: nobody was begun by the coordinator: %s", session.url, e)
+        alone = session.env.monotonic() - self._crowded_at > ALONE_S
+        for each in waiting:
+            self._tell(each, alone=alone)
+
+    # --- commits ---------------------------------------------------------------------------------------------
+
+    def _commit(self, waiting: Sequence[_Waiting]) -> None:
+        session = self._session
+        members: Sequence[Commit] = ()
+        try:
+            entry = self._land(waiting)
+            members = [each for each in singly(entry) if isinstance(each, Commit)] if entry is not None else ()
+        except LakeLatchError as e:
+            _log.warning("%s: nothing was committed by the coordinator: %s", session.url, e)
+        taken = {each.instant for each in members}
+        of: dict[str, list[_Waiting]] = {}
+        for each in waiting:
+            assert isinstance(each.question.wanted, Request)
+            of.setdefault(each.question.wanted.instant, []).append(each)
+            if each.question.wanted.instant not in taken:
+                self._tell(each)
+        if not members:
+            return
+        try:
+            for commit in session.log.publish_in_turn(members):
+                for each in of.pop(commit.instant):
+                    self._tell(each)
+        except LakeLatchError as e:  # the next to append publishes the rest
+            _log.warning("%s: commits have landed and are not on the timeline yet: %s", session.url, e)
+            for commit in members:
+                for each in of.pop(commit.instant, ()):
+                    self._tell(each, published=False)
+
+    def _land(self, waiting: Sequence[_Waiting]) -> LogEntry | None:
+        """Append one entry with the commits of all that pass, under a lease of the table's lock."""
+        session = self._session
+        for _ in range(_TRIES):
+            if session.settings.timeline_first or session.lock.shared_with_jvm:
+                return None
+            session.log.look()
+            with session.lease(f"committing for {len(waiting)}") as lease, suppress(LockLostError):
+                return session.log.append(lambda state: self._entry(state, lease, waiting), look=False)
+        return None
+
+    def _entry(self, state: LogState, lease: TableLease, waiting: Sequence[_Waiting]) -> LogEntry | None:
+        session, slot = self._session, self._session.log.next_slot
+        token, members, trial = lease.token_at(state), list[Commit](), state.fork()
+        self._forget(state, slot)
+        for each in waiting:
+            request = each.question.wanted
+            assert isinstance(request, Request)
+            try:
+                found = judged(session, request, trial, members, token, self._seen)
+            except LakeLatchError as e:  # concerns this request alone, such as a side object that is gone
+                _log.info("%s: the request of %s is passed over: %s", session.url, request.instant, e)
+                continue
+            if found is not None:
+                members.append(replace(found, slot=slot, place=len(members)))
+                trial.apply(members[-1])
+        return None if not members else GroupCommit(tuple(members)) if len(members) > 1 else members[0]
+
+    def _forget(self, state: LogState, slot: int) -> None:
+        """Forget what was judged at a slot that others have taken, and all of another log or under other settings.
+
+        t=0  A and B are judged for slot 7, B behind A, whose write set is kept as that of (7, 0)
+        t=1  another writer's entry takes slot 7, and B is judged again for slot 8: against that entry, not against A
+        """
+        under = self._session.log.epoch, state.settled
+        if under != self._seen_under or len(self._seen) > _SEEN_MAX:
+            self._seen_under, self._seen = under, {}
+        for where in [each for each in self._seen if each[0] >= self._tried]:
+            del self._seen[where]
+        self._tried = slot
+
+    def _tell(self, each: _Waiting, *, published: bool = True, alone: bool = False) -> None:
+        each.answer(Answer(self._known.since(each.question.slot), published, alone))

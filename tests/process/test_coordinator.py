@@ -1,0 +1,71 @@
+"""A coordinator that is killed, and stopped, again and again under real writers."""
+
+from __future__ import annotations
+
+import signal
+import socket
+
+import pytest
+
+import lakelatch
+
+from ..occ.world import BEGUN, check_sound, content, independent_content, make, writes
+from ..thorough import THOROUGH
+from .forge import Child, Forge, until
+
+pytestmark = pytest.mark.process
+
+TOKEN = "a-token-for-this-test"
+WRITERS, ROUNDS = 16, 100 if THOROUGH else 4
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as tries:
+        return tries.connect_ex(("127.0.0.1", port)) == 0
+
+
+def started(forge: Forge, folder: object, port: int) -> Child:
+    child = forge.start("coordinate", folder=folder, port=port, token=TOKEN)
+    until(lambda: listens(port), what="the coordinator listens")
+    return child
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_no_acknowledged_row_is_lost_or_doubled(forge, folder, number):
+    table_folder, go, stop = folder / "table", folder / "go", folder / "stop"
+    make(table_folder, coordinator_patience_s=0.3)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    coordinator = started(forge, table_folder, port)
+    given = {"folder": table_folder, "go": go, "stop": stop, "token": TOKEN}
+    # Some ask nobody.
+    urls = ["", "", *(f"http://127.0.0.1:{port}" for _ in range(WRITERS - 2))]
+    children = [forge.start("insert_asking", name=f"w{i}", coordinator=url, **given) for i, url in enumerate(urls)]
+    go.touch()
+    with lakelatch.open(str(table_folder)) as table:
+
+        def goes_on() -> None:
+            before = len(table.timeline().commits)
+            until(lambda: len(table.timeline().commits) > before + WRITERS, what="many land")
+
+        for _ in range(ROUNDS):
+            goes_on()
+            coordinator.signal(number)
+            if number == signal.SIGSTOP:
+                goes_on()
+                coordinator.signal(signal.SIGCONT)
+            else:
+                coordinator.wait()
+                coordinator = started(forge, table_folder, port)
+        goes_on()
+        stop.touch()
+        told = [key for child in children for key in child.result()]
+        coordinator.signal(signal.SIGKILL)
+        coordinator.wait()
+        check_sound(table)
+        assert content(table) == BEGUN | dict.fromkeys(told, 1), "acknowledged and landed are not the same"
+        together = {each.slot for each in writes(table) if each.place}
+        assert together, "no entry has the commits of several"
+        print(f"{len(told)} commits, {len(together)} entries of several")
+    assert independent_content(table_folder) == BEGUN | dict.fromkeys(told, 1)
