@@ -27,6 +27,7 @@ from .file_sizes import FileSizes
 from .key_ranges import RANGES, KeyRange, decode_ranges, encode_ranges, ranges_path
 from .losses import Changed, Loss
 from .operations import Operation, operation
+from .origin import UNTOLD, Origin, note_in
 from .requests import REQUEST_BYTES, REQUESTS, Request
 from .service_content import (
     Content,
@@ -70,6 +71,7 @@ __all__ = [
     "SIDES",
     "SOURCES_MAX",
     "TRANSACTIONAL",
+    "UNTOLD",
     "Batch",
     "Batches",
     "Begin",
@@ -91,6 +93,7 @@ __all__ = [
     "Loss",
     "Open",
     "Operation",
+    "Origin",
     "Request",
     "Setting",
     "Settings",
@@ -119,6 +122,7 @@ __all__ = [
     "keys_in",
     "lock_options",
     "name_of",
+    "note_in",
     "of_footer",
     "operation",
     "paths_of",

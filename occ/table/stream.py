@@ -57,7 +57,7 @@ class TableStream:
         Args:
             rows: key, partition and ordering columns and all columns of the stream, in any of the forms of `Table.upsert`.
             zone: the time zone of times without one, as for `Table.upsert`.
-            retries: bounds of `Table.run`, for the case that this writer is taken for dead; and ``batch``.
+            retries: bounds of `Table.run`, for the case that this writer is taken for dead; ``batch`` and ``note``.
 
         Raises:
             ConfigError: a merger of the stream cannot be imported here.

@@ -17,7 +17,7 @@ from ...hudi.timeline import CommitMetadata, Instant, Time, Timeline, read_timel
 from ...progress import ProgressCallback, Reporter
 from ...storage import Store, open_store
 from ...streams import RowHistory, Stream, declared, refuse_incomplete
-from ..entries import Batch, LogEntry, Setting, Settings
+from ..entries import Batch, LogEntry, Origin, Setting, Settings
 from ..log import EPOCH_SLOTS, LogState
 from ..scan import ChangeFeed, Scan, change_feed, changes, scan
 from ..services import (
@@ -261,10 +261,10 @@ class Table:
     ) -> ChangeFeed:
         """Return the inserts, updates and deletes, row by row, of commits completed after ``after`` and up to ``until``.
 
-        Each change has ``_change`` (``insert``, ``update_before`` followed by ``update_after``, ``delete``), C, T and writer of
-        its commit (null if the log no longer knows it), then the data columns. Commits come in the order of C: pass the feed's
-        ``completion`` as the next call's ``after``. A row rewritten with equal values is no change; the same key in another
-        partition is another row. Works on both types of tables.
+        Each change has ``_change`` (``insert``, ``update_before`` followed by ``update_after``, ``delete``), C, T, writer (null
+        if the log no longer knows it) and note (JSON) of its commit, then the data columns. Commits come in the order of C: pass
+        the feed's ``completion`` as the next call's ``after``. A row rewritten with equal values is no change; the same key in
+        another partition is another row. Works on both types of tables.
 
         Args:
             after: None is the beginning.
@@ -382,6 +382,7 @@ class Table:
         reserve: Asked | None = None,
         first: int | None = None,
         batch: Batch | tuple[str, int] | None = None,
+        note: Mapping[str, str] | None = None,
     ) -> Transaction:
         """Begin a transaction, a context manager: leaving its block commits.
 
@@ -397,6 +398,8 @@ class Table:
             first: begin slot of the first attempt of the same work, by which reservations are ranked; `run` passes it on.
             batch: a source and a number, as ``("nightly load", 17)``. It commits only if no batch of that source with this
                 number or a larger one has; sending it again writes nothing (docs/exactly-once.md).
+            note: texts by name, as ``{"job": "nightly load"}``, stored in the commit's ``extraMetadata``; up to 4 KiB. `why`,
+                `change_feed` and ``lakelatch timeline --note job=...`` show it, and so do Hudi's readers.
 
         Raises:
             BatchLandedError: the batch is committed already.
@@ -411,7 +414,7 @@ class Table:
             isolation=isolation,
             reserve=reserve,
             first=first,
-            batch=batch,
+            origin=Origin.of(batch, note),
         )
 
     def run(
@@ -427,6 +430,7 @@ class Table:
         reserve: Asked | None = None,
         reserve_after: int | None = 1,
         batch: Batch | tuple[str, int] | None = None,
+        note: Mapping[str, str] | None = None,
     ) -> RunResult[T]:
         """Run ``work`` in a transaction and commit it; after a conflict run it again, with a new instant and snapshot.
 
@@ -444,6 +448,7 @@ class Table:
             reserve: for each attempt, as for `transaction`.
             reserve_after: attempts reserve after so many losses; None: never.
             batch: for each attempt, as for `transaction`.
+            note: of the commit, as for `transaction`.
 
         Returns:
             The value that ``work`` returned, the commit, the number of attempts and the errors of those that lost.
@@ -460,6 +465,7 @@ class Table:
             isolation=isolation,
             reserve=reserve,
             batch=batch,
+            note=note,
         )
 
     def last_batch(self, source: str) -> int | None:
@@ -681,7 +687,13 @@ class Table:
 
     # --- columns and settings --------------------------------------------------------------------------------
 
-    def add_column(self, name: str, type: pa.DataType | str) -> RunResult[None]:  # noqa: A002
+    def add_column(
+        self,
+        name: str,
+        type: pa.DataType | str,  # noqa: A002
+        *,
+        note: Mapping[str, str] | None = None,
+    ) -> RunResult[None]:
         """Add a column, null in all present rows, in one commit.
 
         Open writers go on, unless they change columns themselves: then one of the two runs again.
@@ -691,6 +703,7 @@ class Table:
             type: of Arrow, or its name in Spark or Arrow, such as ``"bigint"``, ``"decimal(12,2)"`` or
                 ``"array<string>"``; stored
                 as the next wider one that tables have.
+            note: of the commit, as for `transaction`.
 
         Returns:
             The commit.
@@ -698,9 +711,15 @@ class Table:
         Raises:
             InputError: there is a column of that name, also in other case, or no table holds such a name or type.
         """
-        return self.run(lambda txn: txn.add_column(name, type), operation="insert")
+        return self.run(lambda txn: txn.add_column(name, type), operation="insert", note=note)
 
-    def widen_column(self, name: str, type: pa.DataType | str) -> RunResult[None]:  # noqa: A002
+    def widen_column(
+        self,
+        name: str,
+        type: pa.DataType | str,  # noqa: A002
+        *,
+        note: Mapping[str, str] | None = None,
+    ) -> RunResult[None]:
         """Widen a column from ``int32`` to ``int64``, in one commit, without rewriting files.
 
         Open writers go on as beside `add_column`.
@@ -708,6 +727,7 @@ class Table:
         Args:
             name: the column.
             type: ``"bigint"`` or ``pa.int64()``.
+            note: of the commit, as for `transaction`.
 
         Returns:
             The commit.
@@ -715,7 +735,7 @@ class Table:
         Raises:
             InputError: there is no such column, or readers would disagree about its values.
         """
-        return self.run(lambda txn: txn.widen_column(name, type), operation="insert")
+        return self.run(lambda txn: txn.widen_column(name, type), operation="insert", note=note)
 
     def set_lock(self, url: str, *, jvm_writers_stopped: bool = False) -> Settings:
         """Change the table's lock. Writers may run meanwhile: each switches to it at its next commit.

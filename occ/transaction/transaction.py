@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ...arguments import suggesting, text
 from ...conflict import Claim, Reservation, WriteSet
 from ...streams import of_name
+from ..entries import UNTOLD, Origin
 from ..landing import CommitValidator, Landing
 from ..staging import Staged
 from ..turns import ConflictWatcher, take_turn
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from ...conflict import Conflict
     from ...hudi.files import FileGroupId
     from ...hudi.timeline import FileSlice, Snapshot, WriteStat
-    from ..entries import Batch, Begin, Settings
+    from ..entries import Begin, Settings
     from ..rebase import Again
     from ..scan import Scan
     from ..session import CommitResult, Partition, Session
@@ -62,9 +63,9 @@ class Transaction:
         isolation: str | None = None,
         reserved: Reservation | None = None,
         first: int | None = None,
-        batch: Batch | None = None,
+        origin: Origin = UNTOLD,
     ) -> None:
-        self._batch = batch
+        self._origin = origin
         self.session, self.operation, self.url, self._isolation = session, name, session.url, isolation
         self._block: AbstractContextManager[object] | None = None
         self._begin(Claim("", first, session.priority, reserved or None), lock_first=lock_first)
@@ -85,7 +86,7 @@ class Transaction:
             # and validates.
             lease = session.lease(f"{self.operation}, from its beginning", max_hold_s=session.settings.lock_wait_s / 2)
         self._attempt = Attempt.begin(
-            session, self.operation, changes.operation, claim, lease=lease, batch=self._batch, under=under
+            session, self.operation, changes.operation, claim, lease=lease, origin=self._origin, under=under
         )
         self.workspace = Workspace(self._attempt, changes)
         self._landing = Landing(self._attempt, self.workspace, self._validator)
@@ -571,7 +572,7 @@ class Transaction:
         """
         # First, because from here the commit check decides: a late finding must not end a committed transaction.
         self.watcher.close()
-        if self._batch is not None and self._attempt.state == "open":
+        if self._origin.batch is not None and self._attempt.state == "open":
             # an empty batch is remembered too: if it is sent again later, there might be something to do
             self.allow_empty()
         return self._landing.commit()

@@ -45,6 +45,7 @@ class Retries(TypedDict, total=False):
     reserve: Asked | None
     reserve_after: int | None
     batch: Batch | tuple[str, int] | None
+    note: Mapping[str, str] | None
 
 
 class WriteOptions(Retries, total=False):

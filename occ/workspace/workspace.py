@@ -87,7 +87,7 @@ class Workspace:
     @property
     def batch(self) -> Batch | None:
         """The batch of a source that it commits."""
-        return self._attempt.batch
+        return self._attempt.origin.batch
 
     @property
     def snapshot(self) -> Snapshot:
