@@ -10,6 +10,7 @@ from ...conflict import Party, ReadSet, Region, Term, WriteSet
 from ...errors import InputError, LakeLatchError
 from ...hudi.files import FileGroupId
 from ...hudi.timeline import to_epoch_ms
+from ...notebook import view
 from ..entries import Begin, Changed, Commit, Loss, Open, Settings, Single, groups_of, held, note_in, write_set_of
 from ..log import plain_metadata_of
 from ..session import Session
@@ -84,6 +85,28 @@ class Account:
     def to_json(self) -> dict[str, Any]:
         """Return all facts by name."""
         return asdict(self)
+
+    def _repr_html_(self) -> str:
+        winner = self.winner and f"{self.winner.instant} {self.winner.operation} by {self.winner.writer}"
+        told = [
+            ("completion", self.completion),
+            ("seconds", self.took_s),
+            ("winner", winner),
+            ("because", self.rule),
+            ("wrote", ", ".join(self.wrote)),
+            ("read", ", ".join(self.read)),
+            ("both land", "; ".join(f"if you {each.how}" for each in self.ways if each.lands == "both")),
+            ("it lands", "; ".join(f"if you {each.how}" for each in self.ways if each.lands == "ours")),
+            *self.note.items(),
+        ]
+        rows = [(each.group, each.rows_min, each.rows_max) for each in self.overlap]
+        return view(
+            f"{self.instant} {self.operation.lower()} by {self.writer}: {self.outcome}",
+            told,
+            headers=("file group", "rows of both, at least", "at most") if rows else (),
+            rows=rows,
+            below="; ".join(self.notes),
+        )
 
 
 def why(session: Session, instant: str, known: Sequence[Single] | None = None) -> Account:

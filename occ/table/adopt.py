@@ -11,6 +11,7 @@ are watched first, and live writers make the adoption fail.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -47,7 +48,7 @@ _log = logging.getLogger("lakelatch.adopt")
 
 @suggesting
 def adopt(
-    url: str,
+    url: str | os.PathLike[str],
     lock: str | None = None,
     *,
     writer: str = "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import fields, replace
@@ -55,7 +56,7 @@ def _notes_what_is_given(made: Callable[P, Table]) -> Callable[P, Table]:
 @_notes_what_is_given
 @suggesting
 def create(
-    url: str,
+    url: str | os.PathLike[str],
     *,
     record_key: str | Sequence[str],
     partition_by: str | Sequence[str] = (),

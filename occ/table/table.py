@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
@@ -11,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 from ...arguments import brief, number, suggesting, text
 from ...conflict import refuse_contradiction
 from ...environment import SYSTEM, Environment
-from ...errors import BatchLandedError, ConfigError, InputError, UnsupportedTableError
+from ...errors import BatchLandedError, ConfigError, InputError, LakeLatchError, UnsupportedTableError
 from ...hudi.table import TableConfig
 from ...hudi.timeline import CommitMetadata, Instant, Time, Timeline, read_timeline
+from ...locks import shown
+from ...notebook import view
 from ...progress import ProgressCallback, Reporter
 from ...storage import Store, open_store
 from ...streams import RowHistory, Stream, declared, refuse_incomplete
@@ -200,12 +203,13 @@ class Table:
         as_of: Time | None = None,
         as_of_completion: Time | None = None,
         read_optimized: bool = False,
+        limit: int | None = None,
         progress: ProgressCallback | None = None,
     ) -> Scan:
         """Return rows of the table, as it is now or was, as a lazy `Scan`.
 
         The state is that of this call, however late the rows are read. ``to_arrow``, ``to_pandas``, ``to_polars``, ``to_duckdb``,
-        ``to_batches``, ``to_pylist`` and ``count`` read them; ``explain`` lists the files to be read.
+        ``to_batches``, ``to_pylist``, ``head`` and ``count`` read them; ``explain`` lists the files to be read.
 
         Args:
             columns: names, which may include Hudi's meta columns; all data columns by default.
@@ -219,6 +223,7 @@ class Table:
             as_of_completion: the state of the commits completed up to this time.
             read_optimized: the rows of the base files only, as in Hudi's query of that name: changes in log files since the last
                 compaction are not seen.
+            limit: no more rows than this, in the order of partitions and file groups.
             progress: called with a `Progress` of rows whenever rows arrive, in the reading thread; an exception in it ends the
                 reading.
 
@@ -234,7 +239,7 @@ class Table:
             as_of_completion=as_of_completion,
             read_optimized=read_optimized,
             progress=progress,
-        )
+        ).limited(limit)
 
     def changes(
         self, *, after: Time | None = None, until: Time | None = None, columns: Sequence[str] | None = None
@@ -1349,6 +1354,24 @@ class Table:
     def __repr__(self) -> str:
         return f"<lakelatch.Table {self.url}>"
 
+    def _repr_html_(self) -> str:
+        config, title = self.config, f"table {self.url}"
+        facts: list[tuple[str, object]] = [
+            ("record key", ", ".join(config.record_key_fields)),
+            ("partitions", ", ".join(config.partition_fields)),
+            ("ordering", ", ".join(config.ordered_by)),
+            ("type", "merge-on-read" if config.merge_on_read else "copy-on-write"),
+            ("lock", shown(self.settings.lock) if self.writable else "none: read-only"),
+            ("isolation", self.settings.isolation if self.writable else ""),
+        ]
+        try:
+            schema, commits = self.schema(), self.timeline().commits
+        except LakeLatchError as e:  # closed, or out of reach: that is for the call that needs it to raise
+            return view(title, facts, below=str(e))
+        facts.append(("newest commit", commits[-1].completed or commits[-1].requested if commits else "none"))
+        columns = [(each.name, each.type, "" if each.nullable else "not null") for each in schema or ()]
+        return view(title, facts, headers=("column", "type", ""), rows=columns)
+
 
 def _reopened(session: Session) -> Table:
     table = Table.__new__(Table)
@@ -1358,7 +1381,7 @@ def _reopened(session: Session) -> Table:
 
 @suggesting
 def open(  # noqa: A001 - lakelatch.open is the name people expect
-    url: str,
+    url: str | os.PathLike[str],
     *,
     writer: str = "",
     lock: str | None = None,
@@ -1416,7 +1439,7 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
     return table
 
 
-def store_of(url: str, storage: Mapping[str, Any] | None) -> Store:
+def store_of(url: str | os.PathLike[str], storage: Mapping[str, Any] | None) -> Store:
     """Open the store at a URL with these options. Raises `InputError` if they are not a mapping."""
     if storage is not None and not isinstance(storage, Mapping):
         raise InputError(

@@ -38,6 +38,7 @@ class RunResult(Generic[T]):
         attempts: the number of calls of the function.
         losses: the errors of the attempts before, oldest first.
         wasted_s: seconds that they took.
+        took_s: seconds of all attempts, with what was waited for.
     """
 
     value: T
@@ -45,6 +46,7 @@ class RunResult(Generic[T]):
     attempts: int = 1
     losses: tuple[Exception, ...] = field(default=())
     wasted_s: float = 0.0
+    took_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,9 @@ class _Run(Generic[T]):
             if isinstance(e, ConflictError):
                 self._learn(transaction)
             raise
-        return RunResult(value, transaction.result, len(self._losses) + 1, tuple(self._losses), self._wasted)
+        return RunResult(
+            value, transaction.result, len(self._losses) + 1, tuple(self._losses), self._wasted, self._spent()
+        )
 
     @property
     def _reserves_next(self) -> bool:

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from .notebook import view
 from .plain_text import visible
 
 __all__ = [
@@ -87,6 +88,11 @@ class LakeLatchError(Exception):
         if name in details:
             return details[name]
         raise AttributeError(f"{type(self).__name__} has no {name!r}")
+
+    def _repr_html_(self) -> str:
+        facts = [("landed", self.landed), ("a retry is safe", self.retryable), *self.details.items()]
+        said = [(name.replace("_", " "), "unknown" if value is None else value) for name, value in facts]
+        return view(f"{type(self).__name__}: {self.args[0]}", said)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # `Exception` would call the class with ``args`` alone and lose the details.
