@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..locks.table_lock import holder_json, holder_text
+from ..locks.holder import holder_json, holder_text
 from ..options import Json, Url
 from ..output import bytes_text, count_text, duration_text, print_json, print_pairs
 
