@@ -43,6 +43,7 @@ from .service_content import (
 )
 from .settings import ASYNC, NO_LOCK, OFF, OWN_LOCK, TRANSACTIONAL, Settings, lock_options
 from .side_objects import INLINE_BYTES, SIDES, hash_of, put_aside, read_aside
+from .value_checks import ValueCheck, value_checks
 from .value_hashes import (
     FileFacts,
     Hashed,
@@ -98,6 +99,7 @@ __all__ = [
     "Setting",
     "Settings",
     "Single",
+    "ValueCheck",
     "at_slot",
     "by_partition",
     "columns_of",
@@ -137,6 +139,7 @@ __all__ = [
     "to_entry",
     "together",
     "undone_by",
+    "value_checks",
     "without",
     "write_set_of",
 ]

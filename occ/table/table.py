@@ -77,7 +77,7 @@ from ..session import (
 from ..transaction import Bounds, Retries, RunResult, Transaction, WriteOptions, WriteResult, begin, refuse_unknown
 from ..transaction import run as run_again
 from ..turns import Asked
-from ..workspace import constrained
+from ..workspace import constrained, refuse_check
 from ..writing import Merge, Write, merging, replacing, retried, row_writes
 from .stream import TableStream, declare, explain
 
@@ -769,19 +769,20 @@ class Table:
 
         Raises:
             ConfigError: unknown names or values; or the rows are not laid out in so many buckets.
-            ConstraintError: rows break a new unique constraint; names some.
+            ConstraintError: rows break a new unique constraint or check; names some.
         """
         session = self._ours()
         wanted = session.settings.changed(**changes)
         session.refuse_rule(wanted, session.schema() if {"merge", "ties"} & set(changes) else None)
+        refuse_check(session.config, wanted, self.url)
         if "lock" in changes:
-            compared = ("bucket_count", "unique_constraints")
+            compared = ("bucket_count", "unique_constraints", "check")
             if any(getattr(wanted, name) != getattr(session.settings, name) for name in compared):
                 raise ConfigError(
-                    f"{self.url}: change the lock by itself; {' and '.join(compared)} are compared with the rows, under one lock"
+                    f"{self.url}: change the lock by itself; {', '.join(compared)} are compared with the rows, under one lock"
                 )
             return self.lock.change(**changes)
-        if wanted.unique_constraints or "bucket_count" in changes:
+        if wanted.unique_constraints or {"bucket_count", "check"} & set(changes):
             return constrained(session, changes)
 
         def build(state: LogState) -> LogEntry:

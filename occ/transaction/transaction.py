@@ -231,7 +231,7 @@ class Transaction:
         Raises:
             InputError: a key occurs twice and the table has no ordering field; a column is missing or unknown; a value
                 would change in the type of its column; or ``rows`` are in another form. Nothing was written.
-            ConstraintError: the rows break a unique constraint. Nothing was written.
+            ConstraintError: the rows break a unique constraint or a check. Nothing was written.
             StorageError: the temporary folder has no room for the rows of a reader. Nothing was written.
         """
         self.require_open()

@@ -1,12 +1,13 @@
 """The parts of one attempt: its begin and heartbeat, and its staged and declared changes."""
 
 from .attempt import Attempt
-from .unique_constraints import constrained, refuse_unique
+from .unique_constraints import constrained, refuse_check, refuse_unique
 from .workspace import Workspace
 
 __all__ = [
     "Attempt",
     "Workspace",
     "constrained",
+    "refuse_check",
     "refuse_unique",
 ]

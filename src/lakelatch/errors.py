@@ -5,7 +5,7 @@ Each class says who can fix it and whether anything landed.
     LakeLatchError
     ├─ ConfigError               the settings cannot work; change them, never retry
     ├─ InputError                the rows or names handed in cannot be stored; nothing was written
-    │  └─ ConstraintError        a unique value would be duplicated; nothing landed
+    │  └─ ConstraintError        a unique value would be duplicated, or a check broken; nothing landed
     ├─ TableError                the table is not in a state that this call can use
     │  ├─ TableNotFoundError     there is no table here
     │  ├─ CorruptTableError      it was a table; `lakelatch check` says what is broken
@@ -112,7 +112,7 @@ class InputError(LakeLatchError):
 
 
 class ConstraintError(InputError):
-    """Rows break a unique constraint. Names ``constraint`` and some ``values`` and ``keys``."""
+    """Rows break a unique constraint or a check. Names ``constraint`` and some ``values`` and ``keys``."""
 
 
 class TableError(LakeLatchError):
