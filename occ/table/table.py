@@ -10,6 +10,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 from ...arguments import brief, number, suggesting, text
+from ...choices import (
+    Isolation,
+    LayoutName,
+    Missing,
+    NewColumns,
+    NullEvents,
+    OnDelete,
+    OperationName,
+    Strategy,
+)
 from ...conflict import refuse_contradiction
 from ...environment import SYSTEM, Environment
 from ...errors import BatchLandedError, ConfigError, InputError, LakeLatchError, UnsupportedTableError
@@ -380,10 +390,10 @@ class Table:
 
     def transaction(
         self,
-        operation: str = "upsert",
+        operation: OperationName = "upsert",
         *,
         lock_first: bool = False,
-        isolation: str | None = None,
+        isolation: Isolation | None = None,
         reserve: Asked | None = None,
         first: int | None = None,
         batch: Batch | tuple[str, int] | None = None,
@@ -426,12 +436,12 @@ class Table:
         self,
         work: Callable[[Transaction], T],
         *,
-        operation: str = "upsert",
+        operation: OperationName = "upsert",
         attempts: int = 20,
         timeout_s: float = 600.0,
         backoff_s: float = 0.05,
         lost_work_max_s: float | None = None,
-        isolation: str | None = None,
+        isolation: Isolation | None = None,
         reserve: Asked | None = None,
         reserve_after: int | None = 1,
         batch: Batch | tuple[str, int] | None = None,
@@ -498,8 +508,8 @@ class Table:
         self,
         rows: Any,
         *,
-        missing: str = "refuse",
-        new_columns: str = "refuse",
+        missing: Missing = "refuse",
+        new_columns: NewColumns = "refuse",
         zone: str | None = None,
         **retries: Unpack[WriteOptions],
     ) -> WriteResult:
@@ -514,8 +524,8 @@ class Table:
         self,
         rows: Any,
         *,
-        missing: str = "refuse",
-        new_columns: str = "refuse",
+        missing: Missing = "refuse",
+        new_columns: NewColumns = "refuse",
         zone: str | None = None,
         **retries: Unpack[WriteOptions],
     ) -> WriteResult:
@@ -532,8 +542,8 @@ class Table:
         rows: Any,
         *,
         partitions: Iterable[Partition] | None = None,
-        missing: str = "refuse",
-        new_columns: str = "refuse",
+        missing: Missing = "refuse",
+        new_columns: NewColumns = "refuse",
         zone: str | None = None,
         **retries: Unpack[WriteOptions],
     ) -> WriteResult:
@@ -545,8 +555,8 @@ class Table:
         self,
         rows: Any,
         *,
-        missing: str = "refuse",
-        new_columns: str = "refuse",
+        missing: Missing = "refuse",
+        new_columns: NewColumns = "refuse",
         zone: str | None = None,
         **retries: Unpack[WriteOptions],
     ) -> WriteResult:
@@ -584,7 +594,7 @@ class Table:
 
     @retried(Transaction.merge)
     def merge(
-        self, rows: Any, *, new_columns: str = "refuse", zone: str | None = None, **retries: Unpack[WriteOptions]
+        self, rows: Any, *, new_columns: NewColumns = "refuse", zone: str | None = None, **retries: Unpack[WriteOptions]
     ) -> Merge[WriteResult]:
         """Merge rows (``s``) with the table's rows of the same key and partition (``t``), by clauses.
 
@@ -621,8 +631,8 @@ class Table:
         *,
         columns: str | Sequence[str] | None = None,
         ordering: str | None = None,
-        on_delete: str = "clear",
-        null: str = "keep",
+        on_delete: OnDelete = "clear",
+        null: NullEvents = "keep",
         default: Mapping[str, Any] | None = None,
         merge: Mapping[str, str] | None = None,
         foreign_readers: bool = True,
@@ -998,7 +1008,7 @@ class Table:
         target_bytes: int | None = None,
         partitions: Iterable[str] | None = None,
         sort_by: Iterable[str] | str | None = None,
-        layout: str = LINEAR,
+        layout: LayoutName = LINEAR,
     ) -> str | None:
         """Plan a clustering of small files, for any process to `execute`. Returns T, or None if there are too few.
 
@@ -1030,7 +1040,7 @@ class Table:
         target_bytes: int | None = None,
         partitions: Iterable[str] | None = None,
         sort_by: Iterable[str] | str | None = None,
-        layout: str = LINEAR,
+        layout: LayoutName = LINEAR,
         progress: ProgressCallback | None = None,
         runner: Runner = one_by_one,
     ) -> Executed | None:
@@ -1161,7 +1171,7 @@ class Table:
         keep_max: int | None = None,
         cluster: bool = False,
         sort_by: Iterable[str] | str | None = None,
-        layout: str = LINEAR,
+        layout: LayoutName = LINEAR,
         stop: Callable[[], bool] = lambda: False,
         progress: ProgressCallback | None = None,
         runner: Runner = one_by_one,
@@ -1386,8 +1396,8 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
     *,
     writer: str = "",
     lock: str | None = None,
-    strategy: str | None = None,
-    isolation: str | None = None,
+    strategy: Strategy | None = None,
+    isolation: Isolation | None = None,
     priority: int = 0,
     clock_is_right: bool = False,
     threads: int | None = None,

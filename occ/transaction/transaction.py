@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ...arguments import suggesting, text
+from ...choices import Missing, NewColumns
 from ...conflict import Claim, Reservation, WriteSet
 from ...streams import of_name
 from ..entries import UNTOLD, Origin
@@ -214,7 +215,7 @@ class Transaction:
     # --- rows, in plain Python -------------------------------------------------------------------------------
 
     def upsert(
-        self, rows: Any, *, missing: str = "refuse", new_columns: str = "refuse", zone: str | None = None
+        self, rows: Any, *, missing: Missing = "refuse", new_columns: NewColumns = "refuse", zone: str | None = None
     ) -> None:
         """Replace the rows with the same key in the same partition; insert new keys. Merged again on conflict.
 
@@ -239,7 +240,7 @@ class Transaction:
 
     @like(upsert)
     def insert(
-        self, rows: Any, *, missing: str = "refuse", new_columns: str = "refuse", zone: str | None = None
+        self, rows: Any, *, missing: Missing = "refuse", new_columns: NewColumns = "refuse", zone: str | None = None
     ) -> None:
         """Add rows in new files, without looking up existing keys, as in Hudi's ``insert``.
 
@@ -266,8 +267,8 @@ class Transaction:
         rows: Any,
         *,
         partitions: Iterable[Partition] | None = None,
-        missing: str = "refuse",
-        new_columns: str = "refuse",
+        missing: Missing = "refuse",
+        new_columns: NewColumns = "refuse",
         zone: str | None = None,
     ) -> None:
         """Replace all rows of the partitions by these rows; in a transaction begun as ``insert_overwrite``.
@@ -292,7 +293,7 @@ class Transaction:
 
     @like(upsert)
     def overwrite_table(
-        self, rows: Any, *, missing: str = "refuse", new_columns: str = "refuse", zone: str | None = None
+        self, rows: Any, *, missing: Missing = "refuse", new_columns: NewColumns = "refuse", zone: str | None = None
     ) -> None:
         """Replace all rows of the table by these rows; in a transaction begun as ``insert_overwrite_table``.
 
@@ -330,7 +331,7 @@ class Transaction:
         row_writes.update_where(self.session, where, set, partition).stage(self)
 
     @like(upsert)
-    def merge(self, rows: Any, *, new_columns: str = "refuse", zone: str | None = None) -> Merge[None]:
+    def merge(self, rows: Any, *, new_columns: NewColumns = "refuse", zone: str | None = None) -> Merge[None]:
         """Merge rows (``s``) with existing ones of the same key and partition (``t``), by clauses; see `Merge`.
 
             txn.merge(rows).when_matched("s.updated > t.updated", update="all").when_not_matched(insert="all").run()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ...arguments import unknown_argument
+from ...choices import Isolation
 from ...errors import BatchLandedError, InputError
 from ...hudi.timeline import WriteStat
 from ...progress import ProgressCallback
@@ -41,7 +42,7 @@ class Retries(TypedDict, total=False):
     timeout_s: float
     backoff_s: float
     lost_work_max_s: float | None
-    isolation: str | None
+    isolation: Isolation | None
     reserve: Asked | None
     reserve_after: int | None
     batch: Batch | tuple[str, int] | None
