@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..occ.transaction import WriteResult
+    from .statements import sql
     from .table import SparkTable, open, register  # noqa: A004 - lakelatch.spark.open, as lakelatch.open
     from .transaction import SparkTransaction
     from .writing import JobSizes, SparkStream
 
-__all__ = ["JobSizes", "SparkStream", "SparkTable", "SparkTransaction", "WriteResult", "open", "register"]
+__all__ = ["JobSizes", "SparkStream", "SparkTable", "SparkTransaction", "WriteResult", "open", "register", "sql"]
 
 # Imported when first used: a worker needs only the modules that write files.
 _LAZY = {
@@ -33,6 +34,7 @@ _LAZY = {
     "WriteResult": "..occ.transaction",
     "open": ".table",
     "register": ".table",
+    "sql": ".statements",
 }
 
 if __name__ != "lakelatch.spark":

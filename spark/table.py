@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from ..arguments import suggesting
+from ..choices import OperationName, Sink
 from ..errors import InputError
 from ..hudi.timeline import Time
 from ..occ.scan import Explanation
@@ -45,7 +47,9 @@ class SparkTable(Writing):
         self._reads = Reads(spark, table)
         super().__init__(Writes(spark, table, sizes, self._reads))
 
-    def run(self, job: Callable[[SparkTransaction], T], *, operation: str = "upsert", **bounds: Any) -> RunResult[T]:
+    def run(
+        self, job: Callable[[SparkTransaction], T], *, operation: OperationName = "upsert", **bounds: Any
+    ) -> RunResult[T]:
         """Read and write in one transaction, retried as a whole when what it read has changed.
 
         Args:
@@ -71,7 +75,7 @@ class SparkTable(Writing):
         return SparkStream(self._writes, name)
 
     def sink(
-        self, write: str = "upsert", *, source: str | None = None, **options: Any
+        self, write: Sink = "upsert", *, source: str | None = None, **options: Any
     ) -> Callable[[Any, int], WriteResult]:
         """Return a function for ``foreachBatch`` that commits each micro-batch once, even after a crash.
 
@@ -227,7 +231,7 @@ class SparkTable(Writing):
 
 @suggesting
 def open(  # noqa: A001 - lakelatch.spark.open, as lakelatch.open
-    spark: Any, table: Table | str, *, sizes: JobSizes = SIZES, **options: Any
+    spark: Any, table: Table | str | os.PathLike[str], *, sizes: JobSizes = SIZES, **options: Any
 ) -> SparkTable:
     """Open a table in a Spark session; ``options`` are those of `lakelatch.open`, ``sizes`` of `SparkTable`.
 
@@ -235,7 +239,7 @@ def open(  # noqa: A001 - lakelatch.spark.open, as lakelatch.open
         ConfigError: a session of Spark Connect, or Spark below 4.
     """
     settle(spark)
-    return SparkTable(spark, open_table(table, **options) if isinstance(table, str) else table, sizes)
+    return SparkTable(spark, table if isinstance(table, Table) else open_table(table, **options), sizes)
 
 
 @suggesting

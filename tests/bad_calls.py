@@ -93,6 +93,9 @@ def calls() -> dict[str, list[str]]:
             *each("create(new, record_key='id', lease_s=_)", "0 -1 nan inf '30' None True 2**63"),
             *each("create(new, record_key='id', heartbeat_timeout_s=_)", "0 -1 nan inf '60' 1"),
             *each("create(new, record_key='id', unique_constraints=_)", "5 [5] [[]] [['n','n']] [[[]]] b'n'"),
+            *each("create(new, record_key='id', check=_)", "5 [5] '' 'a>' [[]] b'n' None True ['n>0','n>0'] 'select'"),
+            "create(new, record_key='id', check='nope > 0', schema=ROWS.schema)",
+            "create(new, record_key='id', check='n + 1', schema=ROWS.schema)",
             *each("create(new, record_key='id', statistics=_)", "5 [5] b'all' [['n']]"),
             *each("create(new, record_key='id', early_conflict_detection=_)", "5 'maybe' None True"),
             *each("create(new, record_key='id', log_epochs=_)", "0 -1 nan '3' 1.5 None"),
@@ -132,6 +135,8 @@ def calls() -> dict[str, list[str]]:
             *each("t.read(as_of=_)", "5 '' 'yesterday' b'20260101' nan [] True -1 2**63 '2026-13-01' '2026-02-30' '0'"),
             *each("t.read(as_of_completion=_)", "5 'yesterday' [] nan"),
             *each("t.read(read_optimized=_)", "1 'yes' None"),
+            *each("t.read(limit=_)", "-1 1.5 '5' nan True [] b'1'"),
+            *each("t.read().head(_)", "-1 None 'x' nan"),
             "t.read(as_of='2020-01-01')",
             "t.read(as_of=datetime.date(1, 1, 1))",
             "t.read(as_of='2026-01-01', as_of_completion='2026-01-01')",
@@ -270,6 +275,9 @@ def calls() -> dict[str, list[str]]:
             *each("t.transaction(isolation=_)", "5 '' 'perfect' b'snapshot'"),
             *each("t.transaction(batch=_)", "5 'q' ('q',) ('',1) ('q',-1) ('q',1.5) (5,1)"),
             *each("t.upsert(ROWS, batch=_)", "'q' ('q','1')"),
+            *each("t.upsert(ROWS, note=_)", "'job' 5 [('a','b')] {'a':1} {'a':None} {1:'a'} {'':'a'} {'schema':'x'} {'lakelatch.batch':'x'} {'a':'\\ud800'} {'a':'v'*5000} b'x' True"),
+            *each("t.transaction(note=_)", "'job' {'hoodie.x':'y'}"),
+            "t.add_column('z', 'bigint', note='x')",
             *each("t.last_batch(_)", "5 '' None"),
             *each("t.transaction(reserve=_)", "5 'nope' ['nope'] [5] b'table'"),
             *each("t.transaction(first=_)", "-1 'x' nan 1.5"),
@@ -400,7 +408,9 @@ def calls() -> dict[str, list[str]]:
                 "rollback T 20200101000000000", "rollback T x", "restore T 20200101000000000 --yes", "savepoint create T --at x",
                 "services clean T --retain-commits -1", "services clean T --retain-hours -1", "services cluster T --partition nope",
                 "services archive T --keep-min 0", "services execute T x", "services cancel T x", "locks show MISSING",
-                "locks set T telepathy://x", "locks break T --token 7 --reason x", "locks hold telepathy://x k -- true",
+                "locks set T telepathy://x", "locks break T --token 7 --reason x", "locks break T", "locks show memory:// ''",
+                "locks break memory:// k --yes", "locks break memory:// k", "locks wait telepathy://x k", "locks wait memory://",
+                "locks wait memory:// k --wait-s -1", "upsert T ROWS --note x", "locks hold telepathy://x k -- true",
                 "locks hold memory:// k", "locks hold memory:// '' -- true", "locks hold memory:// k --lease-s 0 -- true",
                 "locks check telepathy://x", "locks check memory:// --processes 1", "watch T --after yesterday",
                 "watch T --every-s 0", "doctor MISSING", "describe A_FILE",
@@ -510,7 +520,7 @@ class World:
         result = Runner().invoke(app, [*words], input="")
         told = [line for line in (result.stderr or result.stdout).splitlines() if line.strip()]
         text = " / ".join(line for line in told if not line.startswith(("Usage", "Try", "see docs/errors.md")))
-        ours = result.exit_code == 2 and (text.startswith("lakelatch: ") or "Usage" in (result.stderr or ""))
+        ours = result.exit_code in (2, 64) and (text.startswith("lakelatch: ") or "Usage" in (result.stderr or ""))
         return f"exit {result.exit_code}", text.strip("╭─╮│╯╰ "), ours
 
     def _plain(self, text: str) -> str:

@@ -90,6 +90,8 @@ class Held:
     def _who(self) -> str:
         return self._scheduler.current.process.identity.host if self._scheduler.current else ""
 
+    def asked(self, *_: object) -> None: ...
+
     def waited(self, _scheme: str, _key: str, seconds: float, *, granted: bool) -> None:  # noqa: ARG002
         self.waits[self._who].append(seconds)
 

@@ -162,6 +162,9 @@ class LockWatch:
         """Assign this thread's lock events to ``note`` from now on."""
         self._here.note = note
 
+    def asked(self, scheme: str, key: str) -> None:
+        """Implement `locks.Observer`."""
+
     def waited(self, scheme: str, key: str, seconds: float, *, granted: bool) -> None:  # noqa: ARG002
         """Implement `locks.Observer`."""
         note = getattr(self._here, "note", None)

@@ -8,6 +8,10 @@ from typing import Protocol
 class Observer(Protocol):
     """A receiver of lock events. Called on the thread where they happen, so each call is short and never raises."""
 
+    def asked(self, scheme: str, key: str) -> None:
+        """Record that a lock is asked for, before anything else of it happens."""
+        ...
+
     def waited(self, scheme: str, key: str, seconds: float, *, granted: bool) -> None:
         """Record that an `acquire` or `try_acquire` has ended."""
         ...

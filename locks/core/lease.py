@@ -49,6 +49,7 @@ _MEANING = {
     FORKED: "it belongs to the parent process; a child of fork holds nothing",
     RELEASED: "it was released",
 }
+LOSSES = tuple(reason for reason in _MEANING if reason != RELEASED)
 _NO_ANSWER = "a renewal was sent and not answered"
 _TICK_S_MAX = 0.5  # a loss is reported within a second of the deadline, however long the lease
 _TICKS_PER_LEASE = 12

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import ConfigError
 from .events import current, scheme_of
-from .lease import all_renewers
+from .lease import LOSSES, all_renewers
 from .thread_queue import all_queues
 
 if TYPE_CHECKING:
@@ -73,7 +73,24 @@ class _Prometheus:
         )  # fmt: skip
         self._losses = Counter("lakelatch_lock_losses", "Leases lost", [*labels, "reason"], registry=registry)
         self._breaks = Counter("lakelatch_lock_breaks", "Leases broken by this process", labels, registry=registry)
+        self._known: set[tuple[str, ...]] = set()
         registry.register(self)
+
+    def asked(self, scheme: str, key: str) -> None:
+        """Begin all counters of a lock at 0: an alert on ``increase`` would not see a first loss that begins its series."""
+        labels = self._labels(scheme, key)
+        if labels in self._known:
+            return
+        self._known.add(labels)
+        for metric, values in (
+            (self._waits, ("granted", "busy")),
+            (self._renewals, ("ok", "refused", "failed")),
+            (self._losses, LOSSES),
+        ):
+            for value in values:
+                metric.labels(*labels, value)
+        for alone in (self._holds, self._late, self._breaks):
+            alone.labels(*labels)
 
     def waited(self, scheme: str, key: str, seconds: float, *, granted: bool) -> None:
         self._waits.labels(*self._labels(scheme, key), "granted" if granted else "busy").observe(seconds)
@@ -95,8 +112,8 @@ class _Prometheus:
 
     def collect(self) -> Iterator[Metric]:
         """Yield the states by scheme. They are exact, even for leases taken before `enable`."""
-        held: Counter[str] = Counter()
-        waiting: Counter[str] = Counter()
+        held: Counter[str] = Counter({labels[0]: 0 for labels in list(self._known)})
+        waiting: Counter[str] = Counter(held)
         for renewer in all_renewers():
             for place, count in renewer.counts().items():
                 held[scheme_of(place)] += count

@@ -272,6 +272,8 @@ class LeasedLocks:
                 key=request.key, max_leases=most,
             )  # fmt: skip
         lease = None
+        if current.observer is not None:
+            current.observer.asked(self._settings.scheme, request.key)
         try:
             ticket = self._front.enter(
                 request.key,

@@ -221,8 +221,10 @@ class Table:
         host = self._client.meta.endpoint_url if self._client else self._endpoint or self._region
         # The lock URL holds no secret, but the endpoint may come from the environment.
         host, said = (re.sub(r"//[^\s/@]*@", "//...@", str(each)) for each in (host, cause))
+        place = "" if host in f"{self} {said}" else f" to {host}"
+        said = said.replace(f': "{host}/"', "") if host in str(self) else said
         return LockUnavailableError(
-            f"The {self} {what}: {tries} requests to {host}, the last one ended with: {said}. "
+            f"The {self} {what}: {tries} requests{place}, the last one ended with: {said}. "
             "Nothing is held; check the region, the endpoint and the network, or try again later",
             table=self._name, host=host, tries=tries, throttled=throttled, doubt=doubt,
         )  # fmt: skip

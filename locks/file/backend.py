@@ -411,12 +411,14 @@ def told(folder: str) -> Iterator[None]:
     try:
         yield
     except OSError as e:
+        place, said = e.filename or folder, e.strerror or e
         if e.errno in _LASTING:
             raise StorageError(
-                f"The lock folder {folder} failed: {e}. Check space and permissions there", folder=folder
+                f"The lock folder {place} failed: {said}. Check space and permissions there", folder=folder
             ) from e
         step = next_step(e, folder) or "Check that it is mounted and has space"
         raise LockUnavailableError(
-            f"The lock folder {folder} does not answer: {e}. Nothing is held by this, and trying again is safe. {step}",
+            f"The lock folder {place} does not answer: {said}. Nothing is held by this, and trying again is "
+            f"safe. {step}",
             folder=folder,
         ) from e

@@ -8,6 +8,7 @@ which checks each one for readability before every command; a broken one shows a
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -38,6 +39,8 @@ _TIMES = 2  # how often a cluster's slots are read again and a request is sent a
 _FORBIDDEN = ("no permissions", "can't run this command", "can't access at least one")  # in a script: 7.2, 7.0, 6
 # TLS errors: the server's certificate, or ours.
 _UNTRUSTED = ("CERTIFICATE_", "ALERT_UNKNOWN_CA", "HANDSHAKE_FAILURE", "KEY_VALUES_MISMATCH", "PEM lib")
+_WRONG = "invalid username-password pair"
+_NAMED = re.compile(r"Error -?[0-9]+ connecting to \S+\. | : <redis\..*>(?= - )")
 _Command = tuple[Any, ...]
 _FAILURES = (RedisError, RedisClusterException, OSError)
 
@@ -245,10 +248,19 @@ class Server:
 
     def _told(self, error: Exception) -> LakeLatchError:
         """Return our error for one of redis-py's, with the server and the next step."""
-        where, text = f"Redis at {self.address}", str(error) or type(error).__name__
+        # redis-py names the address again, or shows a whole client.
+        text = _NAMED.sub("", str(error)).rstrip(". ") or type(error).__name__
+        where = f"Redis at {self.address}"
         if isinstance(error, NoPermissionError) or any(words in text for words in _FORBIDDEN):
             return ConfigError(
                 f"{where} forbids a command: {text}. Give the user what docs/locks/redis.md lists",
+                host=str(self.address),
+            )
+        if _WRONG in text or text == "Authentication required":
+            what, with_ = ("wrong", "that") if _WRONG in text else ("no", "none")
+            user = f"user {self.address.user!r}" if self.address.user else "the default user"
+            return ConfigError(
+                f"{what} password: {where} does not let {user} in with {with_} of {PASSWORD} ({text})",
                 host=str(self.address),
             )
         if isinstance(error, AuthenticationError) or any(words in text for words in _UNTRUSTED):

@@ -35,8 +35,9 @@ from .footers import Footer, RunAll, check_footers, check_keys
 from .key_ranges import check_key_ranges
 from .log_files import check_logs
 from .no_files import check_no_files
-from .timeline import History, check_clock, check_properties, check_timeline
+from .timeline import History, check_clock, check_properties, check_timeline, newest_schema
 from .unique_values import check_unique
+from .values import check_values
 
 if TYPE_CHECKING:
     from ...storage import Store
@@ -57,7 +58,7 @@ def check(
     Args:
         store: the store at the table's root.
         deep: also read all rows of the present state, verify their pages' checksums, and find repeated keys and repeated
-            values under unique constraints.
+            values under unique constraints, and rows that break a check.
         run_all: like `map`; a thread pool's reads several footers at once.
         progress: called with a label, the number of items done and the total.
         env: its clock decides which commits are from the future.
@@ -107,6 +108,7 @@ def check(
         settings = (log.settings if log is not None else None) or Settings()
         check_keys(store, config, settings.streams, slices, out, progress=_labelled(progress, "record keys"))
         check_unique(store, settings, slices, out)
+        check_values(store, config, settings, slices, newest_schema(history.timeline, history.contents)[1], out)
     _add_facts(config, listing, history, log, slices, footers, out)
     _say_what_was_not_checked(store, config, deep, out)
     if deep:
@@ -210,7 +212,7 @@ def _say_what_was_not_checked(store: Store, config: TableConfig, deep: bool, out
         out.unchecked.append("the metadata table")
     if not deep:
         out.unchecked.append(
-            "the rows themselves, and record keys and unique values that stand twice (--deep reads them)"
+            "the rows themselves, their checks, and record keys and unique values that stand twice (--deep reads them)"
         )
 
 

@@ -64,6 +64,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
     ),
     "duplicate-keys": ("damage", "a record key stands twice in one partition (deep check)"),
     "duplicate-values": ("damage", "a value under a unique constraint stands in two rows (deep check)"),
+    "check-broken": ("damage", "rows break a check of the table (deep check)"),
     "bucket-twice": ("damage", "two file groups of one partition belong to the same bucket"),
     "bucket-wrong": (
         "damage",

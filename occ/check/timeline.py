@@ -201,14 +201,22 @@ def _check_times(timeline: Timeline, out: Findings) -> None:
                 )
 
 
+def newest_schema(timeline: Timeline, contents: dict[str, CommitMetadata]) -> tuple[str, str | None]:
+    """Return the table's newest schema as Avro JSON, and the file that has it."""
+    if carrying := _carrying(timeline, contents):
+        return timeline.path(carrying[-1]), contents[carrying[-1].requested].schema
+    return PROPERTIES_PATH, timeline.config.create_schema
+
+
+def _carrying(timeline: Timeline, contents: dict[str, CommitMetadata]) -> list[Instant]:
+    return [each for each in timeline.commits if each.requested in contents and contents[each.requested].schema]
+
+
 def _check_schema(timeline: Timeline, contents: dict[str, CommitMetadata], out: Findings) -> None:
     from ...hudi.table import from_avro
 
-    carrying = [each for each in timeline.commits if each.requested in contents and contents[each.requested].schema]
-    if carrying:
-        where, schema = timeline.path(carrying[-1]), contents[carrying[-1].requested].schema
-    else:
-        where, schema = PROPERTIES_PATH, timeline.config.create_schema
+    where, schema = newest_schema(timeline, contents)
+    carrying = _carrying(timeline, contents)
     if schema is None:
         return
     try:

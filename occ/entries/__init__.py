@@ -27,6 +27,7 @@ from .file_sizes import FileSizes
 from .key_ranges import RANGES, KeyRange, decode_ranges, encode_ranges, ranges_path
 from .losses import Changed, Loss
 from .operations import Operation, operation
+from .origin import UNTOLD, Origin, note_in
 from .requests import REQUEST_BYTES, REQUESTS, Request
 from .service_content import (
     Content,
@@ -42,6 +43,7 @@ from .service_content import (
 )
 from .settings import ASYNC, NO_LOCK, OFF, OWN_LOCK, TRANSACTIONAL, Settings, lock_options
 from .side_objects import INLINE_BYTES, SIDES, hash_of, put_aside, read_aside
+from .value_checks import ValueCheck, value_checks
 from .value_hashes import (
     FileFacts,
     Hashed,
@@ -70,6 +72,7 @@ __all__ = [
     "SIDES",
     "SOURCES_MAX",
     "TRANSACTIONAL",
+    "UNTOLD",
     "Batch",
     "Batches",
     "Begin",
@@ -91,10 +94,12 @@ __all__ = [
     "Loss",
     "Open",
     "Operation",
+    "Origin",
     "Request",
     "Setting",
     "Settings",
     "Single",
+    "ValueCheck",
     "at_slot",
     "by_partition",
     "columns_of",
@@ -119,6 +124,7 @@ __all__ = [
     "keys_in",
     "lock_options",
     "name_of",
+    "note_in",
     "of_footer",
     "operation",
     "paths_of",
@@ -133,6 +139,7 @@ __all__ = [
     "to_entry",
     "together",
     "undone_by",
+    "value_checks",
     "without",
     "write_set_of",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import chain
 from typing import Any, Literal
@@ -192,6 +192,13 @@ class Settings:
         """columns or lists of columns: ["email", ["country", "number"]]""",
         None,
     )
+    check: tuple[str, ...] = _setting(
+        (),
+        "conditions that no row may break, as ``amount >= 0`` ([conditions.md](conditions.md)); null passes.",
+        lambda value: isinstance(value, Sequence) and _columns(value),
+        """a condition as SQL text, or a list of them: ["amount >= 0", "end > begin"]""",
+        None,
+    )
     statistics: tuple[str, ...] | str | None = _setting(
         None,
         "columns whose smallest and largest values commits carry, or ``all``; None is the first 32 if the "
@@ -327,11 +334,11 @@ class Settings:
             )
 
     def _refuse_beside_streams(self) -> None:
-        others = (self.unique_constraints, self.merge, self.ties != "last", self.bucket_count is None)
+        others = (self.unique_constraints, self.check, self.merge, self.ties != "last", self.bucket_count is None)
         if self.streams and any(others):
             raise ConfigError(
-                "a table with streams has a bucket index, and no unique_constraints, merge or ties of its own: each stream has "
-                "its order and rules"
+                "a table with streams has a bucket index, and no unique_constraints, check, merge or ties of its own: each "
+                "stream has its order and rules"
             )
 
     @property
@@ -355,6 +362,7 @@ class Settings:
             "publish_at_once": self.publish_at_once,
             "merge": bool(self.merge),
             "ties": self.ties != "last",
+            "check": bool(self.check),
         }
         if wrong := [name for name, set_here in others.items() if set_here]:
             raise ConfigError(
@@ -375,6 +383,10 @@ class Settings:
                 '["email", ["country", "number"]]'
             )
         object.__setattr__(self, "unique_constraints", unique)
+        checks = (self.check,) if isinstance(self.check, str) else tuple(self.check)
+        if len(set(checks)) != len(checks):
+            raise ConfigError(f"check is {brief(list(checks))}, which has a condition twice; name each once")
+        object.__setattr__(self, "check", checks)
         rules: Any = self.merge
         merge: Any = _PARTIAL_UPDATE if rules == "partial_update" else rules
         pairs = merge.items() if isinstance(merge, Mapping) else merge
@@ -440,6 +452,8 @@ class Settings:
             "statistics": () if isinstance(self.statistics, str) else self.statistics or (),
             "merge": (column for column, _ in self.merge if column not in _PARTIAL_UPDATE),
         }
+        if "check" in changed:
+            _refuse_conditions(self.check)
         for setting, named in columns.items():
             if setting in changed:
                 try:
@@ -473,6 +487,16 @@ class Settings:
                     table=table,
                     setting=name,
                 )
+
+
+def _refuse_conditions(checks: Iterable[str]) -> None:
+    from ...conditions import parse  # sqlglot takes longer than all of this module
+
+    for sql in checks:
+        try:
+            parse(sql)
+        except InputError as e:
+            raise ConfigError(f"check={sql!r} is no condition: {e}", setting="check") from None
 
 
 def _refuse_types(values: Mapping[str, Any]) -> None:

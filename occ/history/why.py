@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ...conflict import Party, ReadSet, Region, Term, WriteSet
 from ...errors import InputError, LakeLatchError
 from ...hudi.files import FileGroupId
 from ...hudi.timeline import to_epoch_ms
-from ..entries import Begin, Changed, Commit, Loss, Open, Settings, Single, groups_of, held, write_set_of
+from ...notebook import view
+from ..entries import Begin, Changed, Commit, Loss, Open, Settings, Single, groups_of, held, note_in, write_set_of
 from ..log import plain_metadata_of
 from ..session import Session
 from .story import Story, tell
@@ -54,6 +55,7 @@ class Account:
         merged_over: for a commit after a rebase, the transactions whose changes it merged onto.
         ways: the remedies.
         attempts: earlier attempts of the same work, oldest first; they have no attempts of their own.
+        note: of a commit, by its writer.
         notes: the facts that are no longer known.
     """
 
@@ -78,10 +80,33 @@ class Account:
     ways: tuple[Way, ...] = ()
     attempts: tuple[Account, ...] = ()
     notes: tuple[str, ...] = ()
+    note: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return all facts by name."""
         return asdict(self)
+
+    def _repr_html_(self) -> str:
+        winner = self.winner and f"{self.winner.instant} {self.winner.operation} by {self.winner.writer}"
+        told = [
+            ("completion", self.completion),
+            ("seconds", self.took_s),
+            ("winner", winner),
+            ("because", self.rule),
+            ("wrote", ", ".join(self.wrote)),
+            ("read", ", ".join(self.read)),
+            ("both land", "; ".join(f"if you {each.how}" for each in self.ways if each.lands == "both")),
+            ("it lands", "; ".join(f"if you {each.how}" for each in self.ways if each.lands == "ours")),
+            *self.note.items(),
+        ]
+        rows = [(each.group, each.rows_min, each.rows_max) for each in self.overlap]
+        return view(
+            f"{self.instant} {self.operation.lower()} by {self.writer}: {self.outcome}",
+            told,
+            headers=("file group", "rows of both, at least", "at most") if rows else (),
+            rows=rows,
+            below="; ".join(self.notes),
+        )
 
 
 def why(session: Session, instant: str, known: Sequence[Single] | None = None) -> Account:
@@ -165,6 +190,7 @@ def _landed(session: Session, story: Story, told: Account, commit: Commit) -> Ac
         wrote=_written(WriteSet(frozenset(groups), commit.region)),
         merged_over=merged,
         notes=notes,
+        note=note_in(content.get("extra", {})),
         **known,
     )
 

@@ -475,7 +475,7 @@ class Landing:
         """Return the commit entry for the next free slot, or raise the reason why there must be none."""
         attempt, workspace, session = self._attempt, self._workspace, self._attempt.session
         attempt.require_in(state)
-        refuse_landed(attempt.url, state, attempt.batch)
+        refuse_landed(attempt.url, state, attempt.origin.batch)
         if state.settings.timeline_first:  # for the services whose entry comes first; commits look again at their put
             refuse_neighbour_in_the_way(attempt)
         if self._decided:
@@ -555,9 +555,9 @@ def staged_entry(attempt: Attempt, changes: Staged) -> Commit:
             0,
             changes.region,
             blind=changes.blind,
-            batch=attempt.batch,
+            batch=attempt.origin.batch,
         ),
-        changes.metadata(None, attempt.batch.extra if attempt.batch else {}),
+        changes.metadata(None, attempt.origin.extra),
         changes.values(),
         inline_bytes=session.inline_bytes,
     )

@@ -222,7 +222,9 @@ class CommitValidator:
             set(settings.unique_constraints) <= set(self._began.unique_constraints)
             and settings.unique_keys <= self._began.unique_keys
         ):
-            return
+            if set(settings.check) <= set(self._began.check):
+                return
+            rule = "the table has another check since, which this transaction's rows have not passed"
         else:
             rule = "the table's settings say since that more is unique, which this transaction has not checked"
         raise ConflictError(

@@ -7,7 +7,8 @@ have deleted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from ...arguments import suggesting
 from ...errors import InputError, StorageError
 from ...hudi.table import RECORD_KEY, python_rows
 from ...hudi.timeline import Snapshot, Time
-from ..entries import Commit
+from ..entries import Commit, note_in
 from .difference import Difference, between
 from .held import held
 from .of_table import COMPLETION, wanted_of
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     from ...hudi.timeline import CommitMetadata, Instant
     from ..session import Session
 
-CHANGE, INSTANT, WRITER = "_change", "_commit_instant", "_commit_writer"
+CHANGE, INSTANT, WRITER, NOTE = "_change", "_commit_instant", "_commit_writer", "_commit_note"
 INSERT, BEFORE, AFTER, DELETE = "insert", "update_before", "update_after", "delete"
-_TOLD = (CHANGE, COMPLETION, INSTANT, WRITER)
+_TOLD = (CHANGE, COMPLETION, INSTANT, WRITER, NOTE)
 _MOVES_ONLY = frozenset({"CLUSTER", "COMPACT", "LOG_COMPACT"})  # operations that move rows and change none
 
 
@@ -40,7 +41,8 @@ class ChangeFeed:
     Memory: the rows of one file group before and after a commit, and the rows of a partition that moved.
 
     Attributes:
-        schema: ``_change``, ``_commit_completion`` (C), ``_commit_instant`` (T) and ``_commit_writer``, then the data columns.
+        schema: ``_change``, ``_commit_completion`` (C), ``_commit_instant`` (T), ``_commit_writer`` and
+            ``_commit_note`` (JSON; null without one), then the data columns.
         completion: the newest C of the span; pass it as ``after`` to the next call.
     """
 
@@ -100,11 +102,12 @@ class ChangeFeed:
                 after = before.after(metadata, instant.requested, instant.order[0])
                 if not (metadata.compacted or (metadata.operation or "").upper() in _MOVES_ONLY):
                     places = {stat.partition for stat in metadata.stats} | set(metadata.replaced)
+                    writer, note = writers.get(instant.requested), _text_of(note_in(metadata.extra))
                     for each in between(self._session, before, after, self._wanted, places):
-                        yield self._told(each, instant, writers.get(instant.requested))
+                        yield self._told(each, (instant.order[0], instant.requested, writer, note))
                 before = after
 
-    def _told(self, each: Difference, instant: Instant, writer: str | None) -> pa.Table:
+    def _told(self, each: Difference, commit: tuple[str | None, ...]) -> pa.Table:
         rows = [rows.select(list(self._columns)) for rows in (each.before, each.after) if rows is not None]
         both, count = pa.concat_tables(rows), each.rows
         # Interleave: each row before the change is followed by the same row after it.
@@ -112,7 +115,7 @@ class ChangeFeed:
             both = both.take(pa.array(np.arange(2 * count).reshape(2, count).T.ravel()))
         kinds = {"added": [INSERT], "removed": [DELETE], "changed": [BEFORE, AFTER]}[each.kind]
         columns = [pa.array(kinds * count, pa.string())]
-        for value in (instant.order[0], instant.requested, writer):
+        for value in commit:
             columns.append(pa.repeat(pa.scalar(value, pa.string()), both.num_rows))
         return pa.Table.from_arrays([*columns, *both.columns], schema=self.schema)
 
@@ -160,3 +163,7 @@ def _writers(session: Session) -> dict[str, str]:
     if not session.writable:
         return {}
     return {each.instant: each.writer for each in session.log.entries() if isinstance(each, Commit)}
+
+
+def _text_of(note: Mapping[str, str]) -> str | None:
+    return json.dumps(note, ensure_ascii=False, sort_keys=True) if note else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -15,6 +15,7 @@ from ...arguments import number, suggesting
 from ...errors import ConfigError, InputError, StorageError
 from ...hudi.table import python_rows
 from ...hudi.timeline import FileSlice
+from ...notebook import view
 from ...progress import ProgressCallback, Reporter
 from ..session import some
 from .explanation import Explanation, ScannedFile
@@ -58,9 +59,10 @@ class Scan:
         completion: str | None = None,
         hold: Hold = nullcontext,
         finish: Callable[[pa.Table], pa.Table] = _as_they_are,
+        limit: int | None = None,
     ) -> None:
         self._session, self._slices, self._wanted, self._pruned = session, tuple(slices), wanted, pruned
-        self._hold, self._finish, self.completion = hold, finish, completion
+        self._hold, self._finish, self.completion, self._limit = hold, finish, completion, limit
         self._progress: ProgressCallback | None = None
         self.schema: pa.Schema = finish(wanted.schema.empty_table()).schema
 
@@ -83,8 +85,12 @@ class Scan:
 
     def to_arrow(self) -> pa.Table:
         """Return all rows as an Arrow table. Raises as `to_batches`."""
-        tables = [self._finish(rows) for rows in self._tables(self._wanted)]
+        tables = list(self._rows())
         return pa.concat_tables(tables) if tables else self.schema.empty_table()
+
+    def head(self, rows: int = 10) -> pa.Table:
+        """Return the first rows as an Arrow table; no more row groups are read than that takes, and some ahead."""
+        return self.limited(number(rows, "rows", least=0, whole=True)).to_arrow()
 
     def to_pandas(self) -> Any:
         """Return all rows as a pandas DataFrame; `ConfigError` without pandas."""
@@ -114,11 +120,12 @@ class Scan:
         """Return the number of rows; without a condition and log files, footers alone are read."""
         if self._wanted.condition is not None:
             asked = Wanted(self._wanted.table, tuple(self._wanted.asked), self._wanted.condition)
-            return sum(rows.num_rows for rows in self._tables(asked))
+            return sum(rows.num_rows for rows in self._first(self._tables(asked)))
         reader = RowReader(self._session, self._wanted)
         with self._reading():
             calls = (partial(reader.count, each) for each in self._slices)
-            return sum(in_order(self._session.env, calls, self._at_once))
+            found = sum(in_order(self._session.env, calls, self._at_once))
+            return found if self._limit is None else min(found, self._limit)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Export the rows through Arrow's C stream interface."""
@@ -136,6 +143,10 @@ class Scan:
         Only the retention, or a lease held meanwhile (`Table.pinned`), keeps their files.
         """
         number(bytes_max, "bytes_max", least=1, whole=True)
+        if self._limit is not None:
+            raise InputError(
+                f"a scan of the first {self._limit:,} rows of {self._session.url} has no parts; read it here"
+            )
         parts: list[list[FileSlice]] = []
         size = bytes_max
         for each in self._slices:
@@ -183,6 +194,7 @@ class Scan:
 
         asked, session = self._wanted, self._session
         assert asked.condition is None
+        assert self._limit is None
         condition = None if where is None else condition_on(asked.table, where)
         slices: Sequence[FileSlice] = self._slices
         if condition is not None:
@@ -192,14 +204,52 @@ class Scan:
         wanted = Wanted(asked.table, tuple(asked.columns if columns is None else columns), condition)
         return Scan(session, slices, wanted, completion=self.completion, hold=self._hold)
 
+    def limited(self, limit: int | None) -> Scan:
+        """Return this scan, of its first ``limit`` rows only; None: all of them."""
+        if limit is None:
+            return self
+        number(limit, "limit", least=0, whole=True)
+        least = limit if self._limit is None else min(limit, self._limit)
+        made = Scan(
+            self._session,
+            self._slices,
+            self._wanted,
+            pruned=self._pruned,
+            completion=self.completion,
+            hold=self._hold,
+            finish=self._finish,
+            limit=least,
+        )
+        return made.telling(self._progress)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        made_of = self._session, self._slices, self._wanted, self._pruned(), self.completion, self._hold, self._finish
+        made_of = (
+            self._session, self._slices, self._wanted, self._pruned(), self.completion, self._hold, self._finish, self._limit
+        )  # fmt: skip
         return _again, made_of
 
     def __repr__(self) -> str:
         where = "" if self._wanted.condition is None else f" where {self._wanted.condition}"
         files = sum(len(each.paths) for each in self._slices)
-        return f"<Scan of {self._session.url}: {some(self._wanted.columns)} of {files} files{where}; not read yet>"
+        first = "" if self._limit is None else f"the first {self._limit:,} rows, "
+        return (
+            f"<Scan of {self._session.url}: {first}{some(self._wanted.columns)} of {files} files{where}; not read yet>"
+        )
+
+    def _repr_html_(self) -> str:
+        files = sum(len(each.paths) for each in self._slices)
+        return view(
+            f"scan of {self._session.url}",
+            [
+                ("files", f"{files:,}"),
+                ("where", self._wanted.condition),
+                ("rows", None if self._limit is None else f"the first {self._limit:,}"),
+                ("state", self.completion and f"of {self.completion}"),
+            ],
+            headers=("column", "type"),
+            rows=[(each.name, each.type) for each in self.schema],
+            below="not read yet: head(), to_pandas(), to_arrow() and others read it",
+        )
 
     # --- how -------------------------------------------------------------------------------------------------
 
@@ -208,8 +258,26 @@ class Scan:
         return int(pa.cpu_count())
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        for rows in self._tables(self._wanted):
-            yield from self._finish(rows).to_batches(max_chunksize=BATCH_ROWS_MAX)
+        for rows in self._rows():
+            yield from rows.to_batches(max_chunksize=BATCH_ROWS_MAX)
+
+    def _rows(self) -> Iterator[pa.Table]:
+        return self._first(self._tables(self._wanted), self._finish)
+
+    def _first(
+        self, tables: Generator[pa.Table], finish: Callable[[pa.Table], pa.Table] = _as_they_are
+    ) -> Generator[pa.Table]:
+        """Yield the rows up to the limit, and then read no further."""
+        left = self._limit
+        with closing(tables):
+            while left is None or left > 0:
+                if (rows := next(tables, None)) is None:
+                    return
+                found = finish(rows)
+                if left is not None:
+                    found = found.slice(0, min(left, found.num_rows))
+                    left -= found.num_rows
+                yield found
 
     def _tables(self, wanted: Wanted) -> Generator[pa.Table]:
         report = Reporter(self._progress, "read")
@@ -252,8 +320,11 @@ def _again(
     completion: str | None,
     hold: Hold,
     finish: Callable[[pa.Table], pa.Table],
+    limit: int | None = None,
 ) -> Scan:
-    return Scan(session, slices, wanted, pruned=lambda: pruned, completion=completion, hold=hold, finish=finish)
+    return Scan(
+        session, slices, wanted, pruned=lambda: pruned, completion=completion, hold=hold, finish=finish, limit=limit
+    )
 
 
 def _optional(name: str) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,9 @@ from ...errors import ConfigError, CorruptTableError, InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LINEAR, Z_ORDER = "linear", "z-order"  # the words of Apache Hudi's hoodie.layout.optimize.strategy
+# The words of Apache Hudi's hoodie.layout.optimize.strategy.
+LINEAR: Final = "linear"
+Z_ORDER: Final = "z-order"
 NOTE = "lakelatch.layout"  # the footer entry that names the layout of a file's rows
 _BITS = 63  # bits of a position on the curve
 _BITS_OF_ONE = 21  # bits of one column, at most: finer than row groups can separate

@@ -26,11 +26,11 @@ from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, Snapshot, fi
 from ...mergers import EVERY
 from ...storage import Outcome
 from ..check import data_files, refuse_misplaced
-from ..entries import SIDES, Operation
+from ..entries import SIDES, Operation, value_checks
 from ..liveness import ReaderLeases, delete_data_file
 from ..log import commits_by, standing_batches
 from ..session import refuse_cleaned, savepoints
-from ..workspace.unique_constraints import refuse_repeated
+from ..workspace.unique_constraints import refuse_broken, refuse_repeated
 from .execution import Service, end_plan
 from .savepoint import again, commit_at
 from .scheduling import finish_decided
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ...hudi.timeline import Timeline
-    from ..entries import Landed
+    from ..entries import Landed, ValueCheck
     from ..session import Session, View
 
 RESTORE = Operation("restore", "RESTORE", service=True)  # announced, unlike other services
@@ -146,7 +146,13 @@ def _refuse_to_lose(session: Session, timeline: Timeline, target: Instant, later
         )
     _refuse_incomplete(session, timeline, target)
     settings = session.settings
-    if settings.unique_constraints or settings.merge or settings.streams or settings.bucket_count is not None:
+    if (
+        settings.unique_constraints
+        or settings.check
+        or settings.merge
+        or settings.streams
+        or settings.bucket_count is not None
+    ):
         _refuse_broken_rules(session, target, session.view(as_of_completion=moment))
 
 
@@ -158,10 +164,12 @@ def _refuse_broken_rules(session: Session, target: Instant, then: View) -> None:
         session.refuse_rule(settings, schema)
     next_ = (
         f"Nothing was changed, and the state of {target.requested} has these rows: restore to another commit, or drop the "
-        f"constraint first (`lakelatch settings {session.url} 'unique_constraints=[]'`)"
+        f"constraint first (`lakelatch settings {session.url} '%s=[]'`)"
     )
     for constraint in settings.unique_constraints:
-        refuse_repeated(session, constraint, slices, next_)
+        refuse_repeated(session, constraint, slices, next_ % "unique_constraints")
+    if settings.check and schema is not None:
+        refuse_broken(session, settings.check, schema, slices, next_ % "check")
     if settings.bucket_count is not None:
         # Present files were checked when the number of buckets was set, or written since.
         there = {path for each in session.snapshot().file_slices() for path in each.paths}
@@ -169,11 +177,17 @@ def _refuse_broken_rules(session: Session, target: Instant, then: View) -> None:
         refuse_misplaced(session.store, session.config, brought, settings.bucket_count)
 
 
+def _bound(session: Session) -> tuple[ValueCheck, ...]:
+    schema = session.schema()
+    return () if schema is None else value_checks(session.settings.check, schema)
+
+
 def _refuse_lacking(session: Session, target: Instant, schema: pa.Schema) -> None:
     settings = session.settings
     change = "Change that setting first, or restore to a commit that has the column"
     named = [
         *(("unique_constraints", each, change) for each in settings.unique_constraints),
+        *(("check", each.columns, change) for each in _bound(session)),
         *(("merge", (column,), change) for column, _ in settings.merge if column != EVERY),
         *((f"stream {each.name!r}", each.own, "Restore to a commit that has the column") for each in settings.streams),
     ]

@@ -19,6 +19,7 @@ from ...hudi.timeline import FileSlice
 from ...mergers import Rule, Ties
 from ...storage import Store
 from ...streams import Stream
+from ..entries import ValueCheck
 from ..liveness import Io, Marker, MarkerClient, OwnRecord, announce_all, heartbeat_path
 from .key_spans import KeySpans
 
@@ -56,6 +57,7 @@ class FileSpec:
         bucket_count: buckets of the bucket index; None for the simple index.
         row_group_rows: rows of a row group, and the most that an open file keeps in memory.
         required: columns declared not null.
+        checks: conditions that no new row may break.
         merge: and ``ties``, as in `Settings`.
         wanted: the facts that the commit records about the rows.
         target_file_bytes: and ``small_file_bytes``, as in `Settings`; a write's log file is closed at that size, too.
@@ -75,6 +77,7 @@ class FileSpec:
     config: TableConfig
     bucket_count: int | None = None
     required: tuple[str, ...] = ()
+    checks: tuple[ValueCheck, ...] = ()
     merge: tuple[tuple[str, str], ...] = ()
     ties: Ties = "last"
     codec: str = "zstd"

@@ -79,7 +79,7 @@ class FileRows:
         self._partition, self._name = partition, name
         self._again = bool(spec.begun)
         self._numbers, self._trusted, self._wanted = numbers, trusted, spec.wanted
-        self._required = spec.required
+        self._required, self._checks, self._url = spec.required, spec.checks, spec.store.url
         self.new_rows, self.digest = 0, 0
         self.min_key: str | None = None
         self.max_key: str | None = None
@@ -109,6 +109,8 @@ class FileRows:
         if count and any(data.column(name).null_count for name in self._required):
             refuse_nulls(_those(data, new), self._required, self._config)
         keys = self._keys(rows, new)
+        if count and self._checks:
+            self._refuse_broken(data.append_column(RECORD_KEY, keys), new)
         hashed = new is None and KEY_HASHES in rows.column_names
         hashes = np.asarray(rows.column(KEY_HASHES)) if hashed else None
         zeros = pa.array(np.zeros(rows.num_rows, np.int32))
@@ -201,6 +203,11 @@ class FileRows:
                 "split the rows by partition first",
                 partition=self._partition,
             )
+
+    def _refuse_broken(self, rows: pa.Table, new: pa.Array | None) -> None:
+        for check in self._checks:
+            if (broken := check.those(_those(rows, new))).num_rows:
+                raise check.error(self._url, broken, "Nothing landed; give these rows other values, or leave them out")
 
     def _note_keys(self, keys: Any, new: pa.Array | None, hashes: npt.NDArray[np.uint64] | None) -> None:
         low, high = _span(keys)

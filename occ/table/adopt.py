@@ -11,6 +11,7 @@ are watched first, and live writers make the adoption fail.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -47,7 +48,7 @@ _log = logging.getLogger("lakelatch.adopt")
 
 @suggesting
 def adopt(
-    url: str,
+    url: str | os.PathLike[str],
     lock: str | None = None,
     *,
     writer: str = "",
@@ -82,11 +83,12 @@ def adopt(
         finish(store, properties)
     state, commits = _old_log(store)
     state.settings.refuse_older_versions(store.url)
-    if settings.get("unique_constraints"):
-        raise ConfigError(
-            f"adopt {store.url} first, then call change_settings(unique_constraints=...), which looks whether its rows break the "
-            "constraint"
-        )
+    for name in ("unique_constraints", "check"):
+        if settings.get(name):
+            raise ConfigError(
+                f"adopt {store.url} first, then call change_settings({name}=...), which looks whether its rows break the "
+                "constraint"
+            )
     if settings.get("merge") or settings.get("ties"):
         raise ConfigError(
             f"adopt {store.url} first, then call change_settings(merge=...): no writer of Hudi may be at work on it from then on"

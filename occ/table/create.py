@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import fields, replace
@@ -19,11 +20,11 @@ from ...locks import shown
 from ...plain_text import visible
 from ...storage import Store
 from ...streams import Stream, declared
-from ..entries import NO_LOCK, OWN_LOCK, Landed, Open, Settings, encode
+from ..entries import NO_LOCK, OWN_LOCK, Landed, Open, Settings, encode, value_checks
 from ..log import LOG, Creation, claim, creation_of, is_epoch, put_properties, start_log, strange_files
 from ..session import PROPERTIES, prove, read_config, settled
 from ..transaction import lay_floor
-from ..workspace import refuse_unique
+from ..workspace import refuse_check, refuse_unique
 from .stream import declare, refuse_at_creation
 from .table import Table, store_of
 
@@ -55,7 +56,7 @@ def _notes_what_is_given(made: Callable[P, Table]) -> Callable[P, Table]:
 @_notes_what_is_given
 @suggesting
 def create(
-    url: str,
+    url: str | os.PathLike[str],
     *,
     record_key: str | Sequence[str],
     partition_by: str | Sequence[str] = (),
@@ -115,6 +116,7 @@ def create(
     )
     wanted = settings_for(store, settings, env)
     refuse_unique(config, wanted, store.url)
+    refuse_check(config, wanted, store.url)
     if wanted.merge or wanted.ties != "last":
         from ...hudi.merge import rule_of
 
@@ -129,6 +131,8 @@ def create(
         if schema is None:
             raise InputError("streams are declared of columns; give create a schema too. Nothing was written")
         refuse_at_creation(declarations, schema, config, store.url, wanted)
+    if wanted.check and schema is not None:
+        value_checks(wanted.check, schema)
     mine = _make(store, env, config, wanted)
     table = Table(store, env=env, writer=writer)
     try:

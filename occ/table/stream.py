@@ -57,7 +57,7 @@ class TableStream:
         Args:
             rows: key, partition and ordering columns and all columns of the stream, in any of the forms of `Table.upsert`.
             zone: the time zone of times without one, as for `Table.upsert`.
-            retries: bounds of `Table.run`, for the case that this writer is taken for dead; and ``batch``.
+            retries: bounds of `Table.run`, for the case that this writer is taken for dead; ``batch`` and ``note``.
 
         Raises:
             ConfigError: a merger of the stream cannot be imported here.
@@ -116,7 +116,7 @@ def declare(session: Session, wanted: Stream) -> Stream:
             session.config,
             session.url,
             buckets=settings.bucket_count,
-            rules=bool(settings.unique_constraints or settings.merge or settings.ties != "last"),
+            rules=bool(settings.unique_constraints or settings.check or settings.merge or settings.ties != "last"),
         )
         # A rebuilt log may lack the streams that the table's properties know of.
         if not (settings.streams or session.config.for_streams):
@@ -154,7 +154,7 @@ def refuse_at_creation(
     streams: Sequence[Stream], schema: pa.Schema, config: TableConfig, url: str, settings: Settings
 ) -> None:
     """Raise what `declare` would of these streams, before their table is there."""
-    rules = bool(settings.unique_constraints or settings.merge or settings.ties != "last")
+    rules = bool(settings.unique_constraints or settings.check or settings.merge or settings.ties != "last")
     refuse_table(config, url, buckets=settings.bucket_count, rules=rules)
     made: tuple[Stream, ...] = ()
     for each in streams:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
@@ -9,15 +10,27 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 from ...arguments import brief, number, suggesting, text
+from ...choices import (
+    Isolation,
+    LayoutName,
+    Missing,
+    NewColumns,
+    NullEvents,
+    OnDelete,
+    OperationName,
+    Strategy,
+)
 from ...conflict import refuse_contradiction
 from ...environment import SYSTEM, Environment
-from ...errors import BatchLandedError, ConfigError, InputError, UnsupportedTableError
+from ...errors import BatchLandedError, ConfigError, InputError, LakeLatchError, UnsupportedTableError
 from ...hudi.table import TableConfig
 from ...hudi.timeline import CommitMetadata, Instant, Time, Timeline, read_timeline
+from ...locks import shown
+from ...notebook import view
 from ...progress import ProgressCallback, Reporter
 from ...storage import Store, open_store
 from ...streams import RowHistory, Stream, declared, refuse_incomplete
-from ..entries import Batch, LogEntry, Setting, Settings
+from ..entries import Batch, LogEntry, Origin, Setting, Settings
 from ..log import EPOCH_SLOTS, LogState
 from ..scan import ChangeFeed, Scan, change_feed, changes, scan
 from ..services import (
@@ -74,7 +87,7 @@ from ..session import (
 from ..transaction import Bounds, Retries, RunResult, Transaction, WriteOptions, WriteResult, begin, refuse_unknown
 from ..transaction import run as run_again
 from ..turns import Asked
-from ..workspace import constrained
+from ..workspace import constrained, refuse_check
 from ..writing import Merge, Write, merging, replacing, retried, row_writes
 from .coordinators import CoordinatorOf, coordinator_of
 from .stream import TableStream, declare, explain
@@ -201,12 +214,13 @@ class Table:
         as_of: Time | None = None,
         as_of_completion: Time | None = None,
         read_optimized: bool = False,
+        limit: int | None = None,
         progress: ProgressCallback | None = None,
     ) -> Scan:
         """Return rows of the table, as it is now or was, as a lazy `Scan`.
 
         The state is that of this call, however late the rows are read. ``to_arrow``, ``to_pandas``, ``to_polars``, ``to_duckdb``,
-        ``to_batches``, ``to_pylist`` and ``count`` read them; ``explain`` lists the files to be read.
+        ``to_batches``, ``to_pylist``, ``head`` and ``count`` read them; ``explain`` lists the files to be read.
 
         Args:
             columns: names, which may include Hudi's meta columns; all data columns by default.
@@ -220,6 +234,7 @@ class Table:
             as_of_completion: the state of the commits completed up to this time.
             read_optimized: the rows of the base files only, as in Hudi's query of that name: changes in log files since the last
                 compaction are not seen.
+            limit: no more rows than this, in the order of partitions and file groups.
             progress: called with a `Progress` of rows whenever rows arrive, in the reading thread; an exception in it ends the
                 reading.
 
@@ -235,7 +250,7 @@ class Table:
             as_of_completion=as_of_completion,
             read_optimized=read_optimized,
             progress=progress,
-        )
+        ).limited(limit)
 
     def changes(
         self, *, after: Time | None = None, until: Time | None = None, columns: Sequence[str] | None = None
@@ -262,10 +277,10 @@ class Table:
     ) -> ChangeFeed:
         """Return the inserts, updates and deletes, row by row, of commits completed after ``after`` and up to ``until``.
 
-        Each change has ``_change`` (``insert``, ``update_before`` followed by ``update_after``, ``delete``), C, T and writer of
-        its commit (null if the log no longer knows it), then the data columns. Commits come in the order of C: pass the feed's
-        ``completion`` as the next call's ``after``. A row rewritten with equal values is no change; the same key in another
-        partition is another row. Works on both types of tables.
+        Each change has ``_change`` (``insert``, ``update_before`` followed by ``update_after``, ``delete``), C, T, writer (null
+        if the log no longer knows it) and note (JSON) of its commit, then the data columns. Commits come in the order of C: pass
+        the feed's ``completion`` as the next call's ``after``. A row rewritten with equal values is no change; the same key in
+        another partition is another row. Works on both types of tables.
 
         Args:
             after: None is the beginning.
@@ -376,13 +391,14 @@ class Table:
 
     def transaction(
         self,
-        operation: str = "upsert",
+        operation: OperationName = "upsert",
         *,
         lock_first: bool = False,
-        isolation: str | None = None,
+        isolation: Isolation | None = None,
         reserve: Asked | None = None,
         first: int | None = None,
         batch: Batch | tuple[str, int] | None = None,
+        note: Mapping[str, str] | None = None,
     ) -> Transaction:
         """Begin a transaction, a context manager: leaving its block commits.
 
@@ -398,6 +414,8 @@ class Table:
             first: begin slot of the first attempt of the same work, by which reservations are ranked; `run` passes it on.
             batch: a source and a number, as ``("nightly load", 17)``. It commits only if no batch of that source with this
                 number or a larger one has; sending it again writes nothing (docs/exactly-once.md).
+            note: texts by name, as ``{"job": "nightly load"}``, stored in the commit's ``extraMetadata``; up to 4 KiB. `why`,
+                `change_feed` and ``lakelatch timeline --note job=...`` show it, and so do Hudi's readers.
 
         Raises:
             BatchLandedError: the batch is committed already.
@@ -412,22 +430,23 @@ class Table:
             isolation=isolation,
             reserve=reserve,
             first=first,
-            batch=batch,
+            origin=Origin.of(batch, note),
         )
 
     def run(
         self,
         work: Callable[[Transaction], T],
         *,
-        operation: str = "upsert",
+        operation: OperationName = "upsert",
         attempts: int = 20,
         timeout_s: float = 600.0,
         backoff_s: float = 0.05,
         lost_work_max_s: float | None = None,
-        isolation: str | None = None,
+        isolation: Isolation | None = None,
         reserve: Asked | None = None,
         reserve_after: int | None = 1,
         batch: Batch | tuple[str, int] | None = None,
+        note: Mapping[str, str] | None = None,
     ) -> RunResult[T]:
         """Run ``work`` in a transaction and commit it; after a conflict run it again, with a new instant and snapshot.
 
@@ -445,6 +464,7 @@ class Table:
             reserve: for each attempt, as for `transaction`.
             reserve_after: attempts reserve after so many losses; None: never.
             batch: for each attempt, as for `transaction`.
+            note: of the commit, as for `transaction`.
 
         Returns:
             The value that ``work`` returned, the commit, the number of attempts and the errors of those that lost.
@@ -461,6 +481,7 @@ class Table:
             isolation=isolation,
             reserve=reserve,
             batch=batch,
+            note=note,
         )
 
     def last_batch(self, source: str) -> int | None:
@@ -488,8 +509,8 @@ class Table:
         self,
         rows: Any,
         *,
-        missing: str = "refuse",
-        new_columns: str = "refuse",
+        missing: Missing = "refuse",
+        new_columns: NewColumns = "refuse",
         zone: str | None = None,
         **retries: Unpack[WriteOptions],
     ) -> WriteResult:
@@ -504,8 +525,8 @@ class Table:
         self,
         rows: Any,
         *,
-        missing: str = "refuse",
-        new_columns: str = "refuse",
+        missing: Missing = "refuse",
+        new_columns: NewColumns = "refuse",
         zone: str | None = None,
         **retries: Unpack[WriteOptions],
     ) -> WriteResult:
@@ -522,8 +543,8 @@ class Table:
         rows: Any,
         *,
         partitions: Iterable[Partition] | None = None,
-        missing: str = "refuse",
-        new_columns: str = "refuse",
+        missing: Missing = "refuse",
+        new_columns: NewColumns = "refuse",
         zone: str | None = None,
         **retries: Unpack[WriteOptions],
     ) -> WriteResult:
@@ -535,8 +556,8 @@ class Table:
         self,
         rows: Any,
         *,
-        missing: str = "refuse",
-        new_columns: str = "refuse",
+        missing: Missing = "refuse",
+        new_columns: NewColumns = "refuse",
         zone: str | None = None,
         **retries: Unpack[WriteOptions],
     ) -> WriteResult:
@@ -574,7 +595,7 @@ class Table:
 
     @retried(Transaction.merge)
     def merge(
-        self, rows: Any, *, new_columns: str = "refuse", zone: str | None = None, **retries: Unpack[WriteOptions]
+        self, rows: Any, *, new_columns: NewColumns = "refuse", zone: str | None = None, **retries: Unpack[WriteOptions]
     ) -> Merge[WriteResult]:
         """Merge rows (``s``) with the table's rows of the same key and partition (``t``), by clauses.
 
@@ -611,8 +632,8 @@ class Table:
         *,
         columns: str | Sequence[str] | None = None,
         ordering: str | None = None,
-        on_delete: str = "clear",
-        null: str = "keep",
+        on_delete: OnDelete = "clear",
+        null: NullEvents = "keep",
         default: Mapping[str, Any] | None = None,
         merge: Mapping[str, str] | None = None,
         foreign_readers: bool = True,
@@ -682,7 +703,13 @@ class Table:
 
     # --- columns and settings --------------------------------------------------------------------------------
 
-    def add_column(self, name: str, type: pa.DataType | str) -> RunResult[None]:  # noqa: A002
+    def add_column(
+        self,
+        name: str,
+        type: pa.DataType | str,  # noqa: A002
+        *,
+        note: Mapping[str, str] | None = None,
+    ) -> RunResult[None]:
         """Add a column, null in all present rows, in one commit.
 
         Open writers go on, unless they change columns themselves: then one of the two runs again.
@@ -692,6 +719,7 @@ class Table:
             type: of Arrow, or its name in Spark or Arrow, such as ``"bigint"``, ``"decimal(12,2)"`` or
                 ``"array<string>"``; stored
                 as the next wider one that tables have.
+            note: of the commit, as for `transaction`.
 
         Returns:
             The commit.
@@ -699,9 +727,15 @@ class Table:
         Raises:
             InputError: there is a column of that name, also in other case, or no table holds such a name or type.
         """
-        return self.run(lambda txn: txn.add_column(name, type), operation="insert")
+        return self.run(lambda txn: txn.add_column(name, type), operation="insert", note=note)
 
-    def widen_column(self, name: str, type: pa.DataType | str) -> RunResult[None]:  # noqa: A002
+    def widen_column(
+        self,
+        name: str,
+        type: pa.DataType | str,  # noqa: A002
+        *,
+        note: Mapping[str, str] | None = None,
+    ) -> RunResult[None]:
         """Widen a column from ``int32`` to ``int64``, in one commit, without rewriting files.
 
         Open writers go on as beside `add_column`.
@@ -709,6 +743,7 @@ class Table:
         Args:
             name: the column.
             type: ``"bigint"`` or ``pa.int64()``.
+            note: of the commit, as for `transaction`.
 
         Returns:
             The commit.
@@ -716,7 +751,7 @@ class Table:
         Raises:
             InputError: there is no such column, or readers would disagree about its values.
         """
-        return self.run(lambda txn: txn.widen_column(name, type), operation="insert")
+        return self.run(lambda txn: txn.widen_column(name, type), operation="insert", note=note)
 
     def set_lock(self, url: str, *, jvm_writers_stopped: bool = False) -> Settings:
         """Change the table's lock. Writers may run meanwhile: each switches to it at its next commit.
@@ -745,19 +780,20 @@ class Table:
 
         Raises:
             ConfigError: unknown names or values; or the rows are not laid out in so many buckets.
-            ConstraintError: rows break a new unique constraint; names some.
+            ConstraintError: rows break a new unique constraint or check; names some.
         """
         session = self._ours()
         wanted = session.settings.changed(**changes)
         session.refuse_rule(wanted, session.schema() if {"merge", "ties"} & set(changes) else None)
+        refuse_check(session.config, wanted, self.url)
         if "lock" in changes:
-            compared = ("bucket_count", "unique_constraints")
+            compared = ("bucket_count", "unique_constraints", "check")
             if any(getattr(wanted, name) != getattr(session.settings, name) for name in compared):
                 raise ConfigError(
-                    f"{self.url}: change the lock by itself; {' and '.join(compared)} are compared with the rows, under one lock"
+                    f"{self.url}: change the lock by itself; {', '.join(compared)} are compared with the rows, under one lock"
                 )
             return self.lock.change(**changes)
-        if wanted.unique_constraints or "bucket_count" in changes:
+        if wanted.unique_constraints or {"bucket_count", "check"} & set(changes):
             return constrained(session, changes)
 
         def build(state: LogState) -> LogEntry:
@@ -973,7 +1009,7 @@ class Table:
         target_bytes: int | None = None,
         partitions: Iterable[str] | None = None,
         sort_by: Iterable[str] | str | None = None,
-        layout: str = LINEAR,
+        layout: LayoutName = LINEAR,
     ) -> str | None:
         """Plan a clustering of small files, for any process to `execute`. Returns T, or None if there are too few.
 
@@ -1005,7 +1041,7 @@ class Table:
         target_bytes: int | None = None,
         partitions: Iterable[str] | None = None,
         sort_by: Iterable[str] | str | None = None,
-        layout: str = LINEAR,
+        layout: LayoutName = LINEAR,
         progress: ProgressCallback | None = None,
         runner: Runner = one_by_one,
     ) -> Executed | None:
@@ -1136,7 +1172,7 @@ class Table:
         keep_max: int | None = None,
         cluster: bool = False,
         sort_by: Iterable[str] | str | None = None,
-        layout: str = LINEAR,
+        layout: LayoutName = LINEAR,
         stop: Callable[[], bool] = lambda: False,
         progress: ProgressCallback | None = None,
         runner: Runner = one_by_one,
@@ -1330,6 +1366,24 @@ class Table:
     def __repr__(self) -> str:
         return f"<lakelatch.Table {self.url}>"
 
+    def _repr_html_(self) -> str:
+        config, title = self.config, f"table {self.url}"
+        facts: list[tuple[str, object]] = [
+            ("record key", ", ".join(config.record_key_fields)),
+            ("partitions", ", ".join(config.partition_fields)),
+            ("ordering", ", ".join(config.ordered_by)),
+            ("type", "merge-on-read" if config.merge_on_read else "copy-on-write"),
+            ("lock", shown(self.settings.lock) if self.writable else "none: read-only"),
+            ("isolation", self.settings.isolation if self.writable else ""),
+        ]
+        try:
+            schema, commits = self.schema(), self.timeline().commits
+        except LakeLatchError as e:  # closed, or out of reach: that is for the call that needs it to raise
+            return view(title, facts, below=str(e))
+        facts.append(("newest commit", commits[-1].completed or commits[-1].requested if commits else "none"))
+        columns = [(each.name, each.type, "" if each.nullable else "not null") for each in schema or ()]
+        return view(title, facts, headers=("column", "type", ""), rows=columns)
+
 
 def _reopened(session: Session) -> Table:
     table = Table.__new__(Table)
@@ -1339,12 +1393,12 @@ def _reopened(session: Session) -> Table:
 
 @suggesting
 def open(  # noqa: A001 - lakelatch.open is the name people expect
-    url: str,
+    url: str | os.PathLike[str],
     *,
     writer: str = "",
     lock: str | None = None,
-    strategy: str | None = None,
-    isolation: str | None = None,
+    strategy: Strategy | None = None,
+    isolation: Isolation | None = None,
     priority: int = 0,
     clock_is_right: bool = False,
     threads: int | None = None,
@@ -1408,7 +1462,7 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
     return table
 
 
-def store_of(url: str, storage: Mapping[str, Any] | None) -> Store:
+def store_of(url: str | os.PathLike[str], storage: Mapping[str, Any] | None) -> Store:
     """Open the store at a URL with these options. Raises `InputError` if they are not a mapping."""
     if storage is not None and not isinstance(storage, Mapping):
         raise InputError(

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...arguments import number, text
-from ..entries import Batch
+from ..entries import UNTOLD, Origin
 from ..entries import operation as refuse_unknown
 from ..turns import Asked, reservation_of
 from .transaction import Transaction
@@ -32,12 +32,11 @@ def begin(
     isolation: str | None = None,
     reserve: Asked | None = None,
     first: int | None = None,
-    batch: Batch | tuple[str, int] | None = None,
+    origin: Origin = UNTOLD,
 ) -> Transaction:
     """Begin a transaction; arguments and errors are those of `Table.transaction`."""
     session.require_open()
     refuse_unknown(text(operation, "operation"))
-    batch = Batch.of(batch)
     if first is not None:
         number(first, "first", least=0, whole=True)
     session.require_log()
@@ -47,7 +46,7 @@ def begin(
         lay_floor(session)
     reserved = reservation_of(session, reserve, operation) if reserve is not None else None
     return Transaction(
-        session, operation, lock_first=lock_first, isolation=isolation, reserved=reserved, first=first, batch=batch
+        session, operation, lock_first=lock_first, isolation=isolation, reserved=reserved, first=first, origin=origin
     )
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ...arguments import function, number
 from ...errors import CommitError, ConflictError, InputError, LockTimeoutError, LockUnavailableError, RolledBackError
 from ...tracing import step
-from ..entries import Batch
+from ..entries import Batch, Origin
 from ..turns import BoundedWait, touched
 from .beginning import begin
 from .consumed_iterators import used_up
@@ -38,6 +38,7 @@ class RunResult(Generic[T]):
         attempts: the number of calls of the function.
         losses: the errors of the attempts before, oldest first.
         wasted_s: seconds that they took.
+        took_s: seconds of all attempts, with what was waited for.
     """
 
     value: T
@@ -45,6 +46,7 @@ class RunResult(Generic[T]):
     attempts: int = 1
     losses: tuple[Exception, ...] = field(default=())
     wasted_s: float = 0.0
+    took_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +81,9 @@ class _Run(Generic[T]):
         operation: str,
         isolation: str | None,
         reserve: Asked | None,
-        batch: Batch | None,
+        origin: Origin,
     ) -> None:
-        self._session, self._work, self._bounds, self._batch = session, work, bounds, batch
+        self._session, self._work, self._bounds, self._origin = session, work, bounds, origin
         self._operation, self._isolation, self._reserve = operation, isolation, reserve
         self._declared = reserve is not None
         self._losses: list[Exception] = []
@@ -104,7 +106,7 @@ class _Run(Generic[T]):
             isolation=self._isolation,
             reserve=None if lock_first else self._reserve,
             first=self._first,
-            batch=self._batch,
+            origin=self._origin,
         )
         self._begun.append(transaction.instant)
         # Every retry keeps the age of the first attempt, so that work that keeps losing goes before newer work.
@@ -121,7 +123,9 @@ class _Run(Generic[T]):
             if isinstance(e, ConflictError):
                 self._learn(transaction)
             raise
-        return RunResult(value, transaction.result, len(self._losses) + 1, tuple(self._losses), self._wasted)
+        return RunResult(
+            value, transaction.result, len(self._losses) + 1, tuple(self._losses), self._wasted, self._spent()
+        )
 
     @property
     def _reserves_next(self) -> bool:
@@ -228,13 +232,14 @@ def run(
     isolation: str | None = None,
     reserve: Asked | None = None,
     batch: Batch | tuple[str, int] | None = None,
+    note: Mapping[str, str] | None = None,
 ) -> RunResult[T]:
     """See `Table.run`."""
     import tenacity  # with asyncio, which takes as long as a tenth of the library
 
     function(work, "work")
-    numbered = Batch.of(batch)
-    this = _Run(session, work, bounds, operation=operation, isolation=isolation, reserve=reserve, batch=numbered)
+    origin = Origin.of(batch, note)
+    this = _Run(session, work, bounds, operation=operation, isolation=isolation, reserve=reserve, origin=origin)
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception(lambda e: isinstance(e, _MENDABLE) and e.retryable),
         stop=this.enough,

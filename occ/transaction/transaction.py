@@ -16,8 +16,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ...arguments import suggesting, text
+from ...choices import Missing, NewColumns
 from ...conflict import Claim, Reservation, WriteSet
 from ...streams import of_name
+from ..entries import UNTOLD, Origin
 from ..landing import CommitValidator, Landing
 from ..staging import Staged
 from ..turns import ConflictWatcher, take_turn
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from ...conflict import Conflict
     from ...hudi.files import FileGroupId
     from ...hudi.timeline import FileSlice, Snapshot, WriteStat
-    from ..entries import Batch, Begin, Settings
+    from ..entries import Begin, Settings
     from ..rebase import Again
     from ..scan import Scan
     from ..session import CommitResult, Partition, Session
@@ -62,9 +64,9 @@ class Transaction:
         isolation: str | None = None,
         reserved: Reservation | None = None,
         first: int | None = None,
-        batch: Batch | None = None,
+        origin: Origin = UNTOLD,
     ) -> None:
-        self._batch = batch
+        self._origin = origin
         self.session, self.operation, self.url, self._isolation = session, name, session.url, isolation
         self._block: AbstractContextManager[object] | None = None
         self._begin(Claim("", first, session.priority, reserved or None), lock_first=lock_first)
@@ -85,7 +87,7 @@ class Transaction:
             # and validates.
             lease = session.lease(f"{self.operation}, from its beginning", max_hold_s=session.settings.lock_wait_s / 2)
         self._attempt = Attempt.begin(
-            session, self.operation, changes.operation, claim, lease=lease, batch=self._batch, under=under
+            session, self.operation, changes.operation, claim, lease=lease, origin=self._origin, under=under
         )
         self.workspace = Workspace(self._attempt, changes)
         self._landing = Landing(self._attempt, self.workspace, self._validator)
@@ -213,7 +215,7 @@ class Transaction:
     # --- rows, in plain Python -------------------------------------------------------------------------------
 
     def upsert(
-        self, rows: Any, *, missing: str = "refuse", new_columns: str = "refuse", zone: str | None = None
+        self, rows: Any, *, missing: Missing = "refuse", new_columns: NewColumns = "refuse", zone: str | None = None
     ) -> None:
         """Replace the rows with the same key in the same partition; insert new keys. Merged again on conflict.
 
@@ -230,7 +232,7 @@ class Transaction:
         Raises:
             InputError: a key occurs twice and the table has no ordering field; a column is missing or unknown; a value
                 would change in the type of its column; or ``rows`` are in another form. Nothing was written.
-            ConstraintError: the rows break a unique constraint. Nothing was written.
+            ConstraintError: the rows break a unique constraint or a check. Nothing was written.
             StorageError: the temporary folder has no room for the rows of a reader. Nothing was written.
         """
         self.require_open()
@@ -238,7 +240,7 @@ class Transaction:
 
     @like(upsert)
     def insert(
-        self, rows: Any, *, missing: str = "refuse", new_columns: str = "refuse", zone: str | None = None
+        self, rows: Any, *, missing: Missing = "refuse", new_columns: NewColumns = "refuse", zone: str | None = None
     ) -> None:
         """Add rows in new files, without looking up existing keys, as in Hudi's ``insert``.
 
@@ -265,8 +267,8 @@ class Transaction:
         rows: Any,
         *,
         partitions: Iterable[Partition] | None = None,
-        missing: str = "refuse",
-        new_columns: str = "refuse",
+        missing: Missing = "refuse",
+        new_columns: NewColumns = "refuse",
         zone: str | None = None,
     ) -> None:
         """Replace all rows of the partitions by these rows; in a transaction begun as ``insert_overwrite``.
@@ -291,7 +293,7 @@ class Transaction:
 
     @like(upsert)
     def overwrite_table(
-        self, rows: Any, *, missing: str = "refuse", new_columns: str = "refuse", zone: str | None = None
+        self, rows: Any, *, missing: Missing = "refuse", new_columns: NewColumns = "refuse", zone: str | None = None
     ) -> None:
         """Replace all rows of the table by these rows; in a transaction begun as ``insert_overwrite_table``.
 
@@ -329,7 +331,7 @@ class Transaction:
         row_writes.update_where(self.session, where, set, partition).stage(self)
 
     @like(upsert)
-    def merge(self, rows: Any, *, new_columns: str = "refuse", zone: str | None = None) -> Merge[None]:
+    def merge(self, rows: Any, *, new_columns: NewColumns = "refuse", zone: str | None = None) -> Merge[None]:
         """Merge rows (``s``) with existing ones of the same key and partition (``t``), by clauses; see `Merge`.
 
             txn.merge(rows).when_matched("s.updated > t.updated", update="all").when_not_matched(insert="all").run()
@@ -571,7 +573,7 @@ class Transaction:
         """
         # First, because from here the commit check decides: a late finding must not end a committed transaction.
         self.watcher.close()
-        if self._batch is not None and self._attempt.state == "open":
+        if self._origin.batch is not None and self._attempt.state == "open":
             # an empty batch is remembered too: if it is sent again later, there might be something to do
             self.allow_empty()
         return self._landing.commit()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ...arguments import unknown_argument
+from ...choices import Isolation
 from ...errors import BatchLandedError, InputError
 from ...hudi.timeline import WriteStat
 from ...progress import ProgressCallback
@@ -41,10 +42,11 @@ class Retries(TypedDict, total=False):
     timeout_s: float
     backoff_s: float
     lost_work_max_s: float | None
-    isolation: str | None
+    isolation: Isolation | None
     reserve: Asked | None
     reserve_after: int | None
     batch: Batch | tuple[str, int] | None
+    note: Mapping[str, str] | None
 
 
 class WriteOptions(Retries, total=False):
@@ -64,7 +66,7 @@ def refuse_unknown(given: Mapping[str, Any], options: type[Retries] = Retries) -
         raise InputError(unknown_argument(min(unknown), known, more=_OF_VERBS))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class WriteResult:
     """A committed write; ``instant`` is None if there was nothing to change, or its transaction has not ended yet.
 
@@ -75,6 +77,7 @@ class WriteResult:
         losses: the errors of the lost attempts.
         stats: one entry for each file written.
         wasted_s: seconds that the lost attempts took.
+        took_s: seconds of all attempts, with what was waited for.
         repeated: its ``batch`` was committed before, so nothing was written; ``instant`` is that of the newest batch of
             its source.
     """
@@ -84,9 +87,10 @@ class WriteResult:
     completion: str | None
     attempts: int
     losses: tuple[Exception, ...]
-    stats: tuple[WriteStat, ...] = field(repr=False)
+    stats: tuple[WriteStat, ...]
     wasted_s: float = 0.0
     repeated: bool = False
+    took_s: float = 0.0
 
     @classmethod
     def of(cls, done: RunResult[Transaction]) -> WriteResult:
@@ -100,6 +104,7 @@ class WriteResult:
             done.losses,
             changes.stats if commit else (),
             done.wasted_s,
+            took_s=done.took_s,
         )
 
     @classmethod
@@ -131,3 +136,13 @@ class WriteResult:
     def bytes(self) -> int:
         """Bytes of these files."""
         return sum(s.file_size for s in self.stats)
+
+    def __repr__(self) -> str:
+        if self.repeated:
+            return f"<{self.operation}: its batch landed before, by {self.instant}; nothing was written again>"
+        if self.instant is None:
+            return f"<{self.operation}: nothing to change>"
+        rows = ", ".join(f"{getattr(self, name):,} {name}" for name in ("inserted", "updated", "deleted"))
+        files = f"{self.files:,} file{'' if self.files == 1 else 's'}"
+        tries = f"{self.attempts} attempt{'' if self.attempts == 1 else 's'}, {self.took_s:.3g} s"
+        return f"<{self.operation} {self.instant}: {rows}; {files}, {self.bytes:,} bytes; {tries}>"

@@ -2,7 +2,7 @@
 
 from .attempt import Attempt
 from .begin_entry import begun_together, takes
-from .unique_constraints import constrained, refuse_unique
+from .unique_constraints import constrained, refuse_check, refuse_unique
 from .workspace import Workspace
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "Workspace",
     "begun_together",
     "constrained",
+    "refuse_check",
     "refuse_unique",
     "takes",
 ]

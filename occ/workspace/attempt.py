@@ -32,7 +32,7 @@ from ...errors import (
 from ...hudi.timeline import Instant, State, file_name
 from ...storage import Outcome
 from ...tracing import Trace
-from ..entries import Begin, End, GroupBegin, LogEntry, Loss
+from ..entries import UNTOLD, Begin, End, GroupBegin, LogEntry, Loss, Origin
 from ..log import Follower, LogState, rolled_back
 from ..session import ended_by_others, is_over, refuse_landed, reserved_by, restored_below, undisturbed
 from ..turns import BoundedWait
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ...conflict import Claim
     from ...hudi.files import FileGroupId
     from ...hudi.timeline import Snapshot
-    from ..entries import Batch, Operation, Settings
+    from ..entries import Operation, Settings
     from ..session import Session, TableLease
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ class Attempt:
         state: "open", and then how it ended.
         announced_as: the action of its pending instant; "" while that changes.
         lost_on: the file groups on which it lost.
-        batch: the batch of a source that it commits.
+        origin: the batch of a source that it commits, and its note.
         plan: the begin entry that it has joined.
         trace: its span.
     """
@@ -83,13 +83,13 @@ class Attempt:
         follower: Follower,
         patience: BoundedWait,
         lease: TableLease | None = None,
-        batch: Batch | None = None,
+        origin: Origin = UNTOLD,
         plan: Begin | None = None,
         trace: Trace,
     ) -> None:
         self.session, self.url, self.operation, self.kind, self.claim = session, session.url, operation, kind, claim
         self.instant, self.begin_slot, self.follower = instant, begin_slot, follower
-        self.patience, self.lease, self.batch, self.plan, self.trace = patience, lease, batch, plan, trace
+        self.patience, self.lease, self.origin, self.plan, self.trace = patience, lease, origin, plan, trace
         trace.tell(instant=instant)
         self.state, self.announced_as = "open", kind.action
         self.lost_on: tuple[FileGroupId, ...] = ()
@@ -112,7 +112,7 @@ class Attempt:
         claim: Claim,
         *,
         lease: TableLease | None = None,
-        batch: Batch | None = None,
+        origin: Origin = UNTOLD,
         under: Callable[[Settings], None],
     ) -> Self:
         """Begin, after writers of higher rank with a conflicting reservation. A lease passed in is released at the end.
@@ -129,7 +129,7 @@ class Attempt:
         # On a far store, check while the begin entry is put: that entry affects no other version or engine.
         checked = Task(session.env, session.refuse_if_unwritable) if session.far and not kind.service else None
         trace = Trace(table=session.url, operation=operation, writer=session.writer)
-        wanted = BeginEntry(session, kind, claim, batch, under, lease)
+        wanted = BeginEntry(session, kind, claim, origin.batch, under, lease)
         entry: LogEntry | None = None
         try:
             follower = wanted.ask() or follower
@@ -160,13 +160,13 @@ class Attempt:
             follower=follower,
             patience=patience,
             lease=wanted.lease,
-            batch=batch,
+            origin=origin,
             trace=trace,
         )
         try:
             with made.explaining():
                 if entry is None:  # a begin by another's entry skipped this check
-                    refuse_landed(session.url, session.log.state, batch)
+                    refuse_landed(session.url, session.log.state, origin.batch)
                 if checked is not None:
                     checked.take()
                 # If many begin together, each publishes its own commit, and a reader of the timeline publishes first.
@@ -181,7 +181,7 @@ class Attempt:
             if made.abort("it could not begin"):
                 made.tell_that_nothing_landed(e)
             if isinstance(e, LockLostError) and not kept:
-                return cls.begin(session, operation, kind, claim, batch=batch, under=under)
+                return cls.begin(session, operation, kind, claim, origin=origin, under=under)
             raise
         return made
 

@@ -1,4 +1,4 @@
-"""Unique constraints, checked against the rows of a table: no two rows have the same values in these columns.
+"""Unique constraints and checks, tried on the rows of a table. Unique: no two rows have the same values in these columns.
 
     before the commit   the written rows, against all other rows of the snapshot: here, exactly
     at the commit       against commits since the begin: by hashes in the commits (`uniqueness`)
@@ -23,7 +23,7 @@ from ...hudi.table import RECORD_KEY, TableConfig, python_rows
 from ...hudi.timeline import FileSlice, WriteStat
 from ...storage import Store
 from ..check import OTHER_KEY, refuse_misplaced, repeated, shown_values, with_values
-from ..entries import LogEntry, Setting, Settings, name_of, of_footer
+from ..entries import LogEntry, Setting, Settings, name_of, of_footer, value_checks
 from ..log import LogState
 from ..staging import COMMIT_TIME, wanted_of
 
@@ -101,6 +101,18 @@ def refuse_unique(config: TableConfig, settings: Settings, url: str) -> None:
         )
 
 
+def refuse_check(config: TableConfig, settings: Settings, url: str) -> None:
+    """Raise `ConfigError` for a check on a merge-on-read table with merge rules: readers compute its rows, not writers."""
+    from ...hudi.merge import rule_of
+
+    if settings.check and config.merge_on_read and not rule_of(config, settings.merge, settings.ties).plain:
+        raise ConfigError(
+            f"{url} is merge-on-read and merges columns of rows, which readers do: no writer sees the values that a check is of. "
+            "Leave check out, or the rules",
+            setting="check",
+        )
+
+
 def constrained(session: Session, changes: Mapping[str, Any]) -> Settings:
     """Change settings that existing rows must satisfy (`Table.change_settings`), after checking the rows.
 
@@ -121,6 +133,8 @@ def constrained(session: Session, changes: Mapping[str, Any]) -> Settings:
             checked = session.log.next_slot - 1
             for constraint in sorted(set(wanted.unique_constraints) - set(had.unique_constraints)):
                 _refuse_broken(session, constraint)
+            if more := tuple(each for each in wanted.check if each not in had.check):
+                _refuse_unchecked(session, more)
             if wanted.bucket_count != had.bucket_count:
                 refuse_misplaced(session.store, session.config, session.snapshot().file_slices(), wanted.bucket_count)
             entry = session.log.append(build, look=session.lock.shared_with_jvm or None)
@@ -135,6 +149,30 @@ def _refuse_broken(session: Session, constraint: tuple[str, ...]) -> None:
         wanted_of(Settings(unique_constraints=(constraint,)), schema, "insert")
         next_ = "The settings are as before; mend these rows first"
         refuse_repeated(session, constraint, session.snapshot().file_slices(), next_)
+
+
+def _refuse_unchecked(session: Session, checks: tuple[str, ...]) -> None:
+    if (schema := session.schema()) is not None:
+        refuse_broken(
+            session,
+            checks,
+            schema,
+            session.snapshot().file_slices(),
+            "The settings are as before; mend these rows first",
+        )
+
+
+def refuse_broken(
+    session: Session, checks: tuple[str, ...], schema: pa.Schema, slices: Iterable[FileSlice], next_: str
+) -> None:
+    """Raise `ConstraintError` if a row of these slices breaks a check."""
+    bound = value_checks(checks, schema)
+    columns = [RECORD_KEY, *dict.fromkeys(name for each in bound for name in each.columns)]
+    for slice_ in slices:
+        rows = session.read_slice(slice_, columns=columns, meta=True)
+        for check in bound:
+            if (broken := check.those(rows)).num_rows:
+                raise check.error(session.url, broken, next_)
 
 
 def refuse_repeated(session: Session, constraint: tuple[str, ...], slices: Iterable[FileSlice], next_: str) -> None:

@@ -87,7 +87,7 @@ class Workspace:
     @property
     def batch(self) -> Batch | None:
         """The batch of a source that it commits."""
-        return self._attempt.batch
+        return self._attempt.origin.batch
 
     @property
     def snapshot(self) -> Snapshot:
@@ -121,15 +121,28 @@ class Workspace:
 
         Raises:
             InputError: they do not fit the table, or lack a required value.
+            ConstraintError: they break a check.
         """
         from ...hudi.merge import rule_of
         from ..incoming import refuse_nulls
 
         rows, settings = incoming.rows(self.written_schema), self.session.settings
-        if self.required and rule_of(self.session.config, settings.merge, settings.ties).plain:
+        if (self.required or settings.check) and rule_of(self.session.config, settings.merge, settings.ties).plain:
             # with column merging the row they are merged into may have the value
             refuse_nulls(rows, self.required, self.session.config)
+            if not incoming.on_disk:  # each file looks at its rows; here all that are wrong are named at once
+                self._refuse_broken(rows)
         return rows
+
+    def _refuse_broken(self, rows: pa.Table) -> None:
+        from ...hudi.table import RECORD_KEY, record_keys
+        from ..entries import value_checks
+
+        for check in value_checks(self.session.settings.check, self.written_schema or rows.schema):
+            if (broken := check.those(rows)).num_rows:
+                keys = record_keys(broken, self.session.config.record_key_fields)
+                next_ = "Nothing was written; give these rows other values, or leave them out"
+                raise check.error(self.url, broken.append_column(RECORD_KEY, keys), next_)
 
     def read_slice(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
         """See `Transaction.read_slice`."""
@@ -266,6 +279,7 @@ class Workspace:
         """See `Transaction.file_spec`."""
         import pyarrow as pa
 
+        from ..entries import value_checks
         from ..staging import wanted_of
 
         self.require_open()
@@ -283,6 +297,7 @@ class Workspace:
             spec,
             wanted=spec.wanted if service else wanted_of(self.session.settings, spec.schema, self.operation),
             required=() if service else required,
+            checks=() if service else value_checks(self.session.settings.check, spec.schema),
             write=max(self._write, 0),
             begun=self._begun(),
             watcher=self.watcher,

@@ -14,8 +14,8 @@ _AS_IN = re.compile(r"^    (\w+): as in `\w+`\.", re.MULTILINE)
 _OF_A_TABLE = {
     "Args": """\
     retries: the bounds of `run` (``attempts``, ``timeout_s`` and ``lost_work_max_s`` in seconds, ``backoff_s``), its
-        ``isolation``, ``reserve``, ``reserve_after`` and ``batch``; and ``progress``, called with a `Progress` for each
-        file written, an exception in which rolls the write back.
+        ``isolation``, ``reserve``, ``reserve_after``, ``batch`` and ``note``; and ``progress``, called with a `Progress`
+        for each file written, an exception in which rolls the write back.
 """,
     "Returns": """\
     The commit as a `WriteResult`: its numbers of rows, files and attempts, T and C. ``repeated`` is True if its ``batch``

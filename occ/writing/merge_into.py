@@ -6,6 +6,8 @@ clause of its kind whose condition is true decides; without one the row is left 
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -60,6 +62,7 @@ class Merge(Generic[R]):
         self._url, self._finish = url, finish
         self._matched: list[Clause] = []
         self._new: list[Clause] = []
+        self._ends = False  # it was run, or refused
 
     def when_matched(
         self, where: Given = None, *, update: str | Mapping[str, Any] | None = None, delete: bool = False
@@ -73,6 +76,7 @@ class Merge(Generic[R]):
             delete: delete the row.
         """
         if delete is (update is not None):
+            self._ends = True
             raise InputError(
                 'a clause says either `update="all"` (or values by column) or `delete=True`; nothing was written'
             )
@@ -97,6 +101,7 @@ class Merge(Generic[R]):
             InputError: there is no clause; the source has a key twice and no ordering field decides; a condition or value
                 does not fit the columns.
         """
+        self._ends = True
         if not (self._matched or self._new):
             raise InputError(
                 f"the merge into {self._url} has no clause; say `when_matched(...)` or `when_not_matched(...)`; "
@@ -104,7 +109,17 @@ class Merge(Generic[R]):
             )
         return self._finish(tuple(self._matched), tuple(self._new))
 
+    def __del__(self) -> None:
+        # As Python warns of a coroutine that was never awaited: without `run` the call looks like one that has written.
+        if not getattr(self, "_ends", True) and (self._matched or self._new) and not sys.is_finalizing():
+            warnings.warn(
+                f"a merge into {self._url} was dropped without `.run()`; nothing was written",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
     def __reduce__(self) -> tuple[Any, ...]:
+        self._ends = True
         raise InputError(
             f"a merge into {self._url} cannot travel: it belongs to the process that began it, and has not run. Hand over the "
             "table and the rows, and begin it there"

@@ -17,6 +17,7 @@ from .row_writes import stage_upsert
 from .write import Received, Write, Writer
 
 if TYPE_CHECKING:
+    from ...choices import OperationName
     from ..session import Session
 
 
@@ -36,7 +37,7 @@ def insert(session: Session, given: Any, missing: str, new_columns: str, zone: s
             txn.workspace.add(_new_files(txn, rows, on_disk=incoming.on_disk))
         txn.workspace.written_unasked()
 
-    operation = "insert" if session.settings.bucket_count is None else "upsert"
+    operation: OperationName = "insert" if session.settings.bucket_count is None else "upsert"
     return Write(operation, stage, Received(session, incoming, incoming.rows))
 
 

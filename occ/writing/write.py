@@ -11,6 +11,7 @@ from ..turns import Watchful
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ...choices import OperationName
     from ..incoming import Incoming
     from ..session import Session
     from ..workspace import Workspace
@@ -30,7 +31,7 @@ class Write:
     ``staged`` executes it. ``incoming`` are its rows, if it has any.
     """
 
-    operation: str
+    operation: OperationName
     staged: Callable[[Writer], None]
     incoming: Received | None = None
 

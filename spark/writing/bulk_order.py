@@ -6,7 +6,7 @@ The names are those of Apache Hudi's ``hoodie.bulkinsert.sort.mode`` in lower ca
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -15,7 +15,9 @@ from ...errors import InputError
 from ...hudi.table import TableConfig
 from ..reading import columns
 
-NONE, PARTITION, GLOBAL = "none", "partition", "global"
+NONE: Final = "none"
+PARTITION: Final = "partition"
+GLOBAL: Final = "global"
 
 
 def ordered(

@@ -18,6 +18,7 @@ from typing import Any, Self, cast
 import pyarrow as pa
 
 from ...arguments import one_of
+from ...choices import OperationName
 from ...conditions import Given
 from ...conflict import Region, where_of
 from ...errors import BatchLandedError, InputError
@@ -113,7 +114,7 @@ class Writes:
 
     # Insert ------------------------------------------------------------------------------------------------------
 
-    def insert(self, rows: Any, *, operation: str) -> WriteResult:
+    def insert(self, rows: Any, *, operation: OperationName) -> WriteResult:
         """Write rows into new file groups; with buckets, into those of their buckets."""
         self._refuse_merge("insert")
         schema = self._checked(rows)
@@ -178,7 +179,7 @@ class Writes:
         return self._overwrite(rows, "insert_overwrite_table", drop)
 
     def _overwrite(
-        self, rows: Any, operation: str, drop: Callable[[Transaction, Sequence[WriteStat]], None]
+        self, rows: Any, operation: OperationName, drop: Callable[[Transaction, Sequence[WriteStat]], None]
     ) -> WriteResult:
         def finish(txn: Transaction, stats: Sequence[WriteStat]) -> None:
             drop(txn, stats)
@@ -193,7 +194,7 @@ class Writes:
         self,
         rows: Any,
         schema: pa.Schema,
-        operation: str,
+        operation: OperationName,
         finish: Callable[[Transaction, Sequence[WriteStat]], None],
     ) -> WriteResult:
         # After repeated keys, only a transaction of its own can be retried here.
@@ -246,7 +247,7 @@ class Writes:
         self,
         rows: Any,
         schema: pa.Schema,
-        operation: str,
+        operation: OperationName,
         finish: Callable[[Transaction, Sequence[WriteStat]], None],
         *,
         keep_old: bool = True,
@@ -285,7 +286,7 @@ class Writes:
         planned: Callable[[Transaction], Planned | None],
         source: Source,
         schema: pa.Schema,
-        operation: str,
+        operation: OperationName,
         *,
         by_clauses: bool = False,
     ) -> Merge:
@@ -448,7 +449,7 @@ class Writes:
         return self._by_condition(condition, partition, "upsert", given)
 
     def _by_condition(
-        self, given: Given, named: Partition | None, operation: str, new: Mapping[str, Any] | None = None
+        self, given: Given, named: Partition | None, operation: OperationName, new: Mapping[str, Any] | None = None
     ) -> WriteResult:
         def path_of(txn: Transaction) -> str | None:
             schema = txn.written_schema
@@ -613,7 +614,7 @@ class Writes:
         store, told = self._table.store, self._told
         return collect(self._spark, store, txn, rows, task, text=text, sizes=self._sizes, told=told, what=txn.operation)
 
-    def _rebases(self, txn: Transaction, answers: Sequence[Answer], operation: str, kept: Kept) -> None:
+    def _rebases(self, txn: Transaction, answers: Sequence[Answer], operation: OperationName, kept: Kept) -> None:
         """Declare where keys were looked up, and how a rebase repeats the work there."""
         for place in looked_at(answers):
             txn.mark_lookup(*place)
@@ -636,7 +637,7 @@ class Writes:
         if self._txn is not None:
             self._txn.workspace.refuse_unless_overwrite(what, *operations)
 
-    def _run(self, work: Callable[[Transaction], list[WriteStat]], operation: str) -> WriteResult:
+    def _run(self, work: Callable[[Transaction], list[WriteStat]], operation: OperationName) -> WriteResult:
         def attempt(txn: Transaction) -> Transaction:
             txn.workspace.report = Reporter(self._told, operation)
             with explaining(txn):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Unpack
 
 from ...arguments import suggesting
+from ...choices import BulkSort, Missing, NewColumns
 from ...occ.session import Partition
 from ...occ.transaction import WriteOptions, WriteResult
 from ...occ.writing import Merge
@@ -33,7 +34,12 @@ class Writing:
         return self._writes.within(options) if options else self._writes
 
     def insert(
-        self, rows: Any, *, missing: str = "refuse", new_columns: str = "refuse", **retries: Unpack[WriteOptions]
+        self,
+        rows: Any,
+        *,
+        missing: Missing = "refuse",
+        new_columns: NewColumns = "refuse",
+        **retries: Unpack[WriteOptions],
     ) -> WriteResult:
         """Add rows with new keys. Existing keys are not looked up, except with buckets.
 
@@ -45,10 +51,10 @@ class Writing:
         self,
         rows: Any,
         *,
-        sort: str = NONE,
+        sort: BulkSort = NONE,
         sort_by: Sequence[str] | str | None = None,
-        missing: str = "refuse",
-        new_columns: str = "refuse",
+        missing: Missing = "refuse",
+        new_columns: NewColumns = "refuse",
         **retries: Unpack[WriteOptions],
     ) -> WriteResult:
         """Insert without the check for duplicate keys in the rows; otherwise as `insert`.
@@ -62,7 +68,12 @@ class Writing:
         return writes.bulk_insert(self._writes.filled(rows, missing, new_columns), sort=sort, sort_by=sort_by)
 
     def upsert(
-        self, rows: Any, *, missing: str = "refuse", new_columns: str = "refuse", **retries: Unpack[WriteOptions]
+        self,
+        rows: Any,
+        *,
+        missing: Missing = "refuse",
+        new_columns: NewColumns = "refuse",
+        **retries: Unpack[WriteOptions],
     ) -> WriteResult:
         """Replace rows with the same key in the same partition; insert the others.
 
@@ -111,7 +122,9 @@ class Writing:
         """
         return self._within(retries).update_where(where, set, partition=partition)
 
-    def merge(self, rows: Any, *, new_columns: str = "refuse", **retries: Unpack[WriteOptions]) -> Merge[WriteResult]:
+    def merge(
+        self, rows: Any, *, new_columns: NewColumns = "refuse", **retries: Unpack[WriteOptions]
+    ) -> Merge[WriteResult]:
         """Merge rows (``s``) with those of the same key and partition (``t``) by clauses.
 
             table.merge(df).when_matched("s.updated > t.updated", update="all").when_not_matched(insert="all").run()
@@ -126,8 +139,8 @@ class Writing:
         rows: Any,
         *,
         partitions: Iterable[Partition] | None = None,
-        missing: str = "refuse",
-        new_columns: str = "refuse",
+        missing: Missing = "refuse",
+        new_columns: NewColumns = "refuse",
         **retries: Unpack[WriteOptions],
     ) -> WriteResult:
         """Replace the partitions that the rows belong to; with ``partitions`` exactly these, empty ones too.
@@ -137,7 +150,12 @@ class Writing:
         return self._within(retries).overwrite(self._writes.filled(rows, missing, new_columns), partitions=partitions)
 
     def overwrite_table(
-        self, rows: Any, *, missing: str = "refuse", new_columns: str = "refuse", **retries: Unpack[WriteOptions]
+        self,
+        rows: Any,
+        *,
+        missing: Missing = "refuse",
+        new_columns: NewColumns = "refuse",
+        **retries: Unpack[WriteOptions],
     ) -> WriteResult:
         """Replace all rows of the table."""
         return self._within(retries).overwrite_table(self._writes.filled(rows, missing, new_columns))

@@ -128,4 +128,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY, "locks"})
+    return sorted([*__all__, "__version__"])

@@ -5,7 +5,7 @@ Each class says who can fix it and whether anything landed.
     LakeLatchError
     ├─ ConfigError               the settings cannot work; change them, never retry
     ├─ InputError                the rows or names handed in cannot be stored; nothing was written
-    │  └─ ConstraintError        a unique value would be duplicated; nothing landed
+    │  └─ ConstraintError        a unique value would be duplicated, or a check broken; nothing landed
     ├─ TableError                the table is not in a state that this call can use
     │  ├─ TableNotFoundError     there is no table here
     │  ├─ CorruptTableError      it was a table; `lakelatch check` says what is broken
@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from .notebook import view
 from .plain_text import visible
 
 __all__ = [
@@ -88,6 +89,11 @@ class LakeLatchError(Exception):
             return details[name]
         raise AttributeError(f"{type(self).__name__} has no {name!r}")
 
+    def _repr_html_(self) -> str:
+        facts = [("landed", self.landed), ("a retry is safe", self.retryable), *self.details.items()]
+        said = [(name.replace("_", " "), "unknown" if value is None else value) for name, value in facts]
+        return view(f"{type(self).__name__}: {self.args[0]}", said)
+
     def __reduce__(self) -> tuple[Any, ...]:
         # `Exception` would call the class with ``args`` alone and lose the details.
         return _rebuild, (type(self), self.args[0], self.details)
@@ -106,7 +112,7 @@ class InputError(LakeLatchError):
 
 
 class ConstraintError(InputError):
-    """Rows break a unique constraint. Names ``constraint`` and some ``values`` and ``keys``."""
+    """Rows break a unique constraint or a check. Names ``constraint`` and some ``values`` and ``keys``."""
 
 
 class TableError(LakeLatchError):

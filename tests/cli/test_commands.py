@@ -353,10 +353,13 @@ def test_locks_shows_the_holder_and_breaks_a_lease(run, table):
     assert (shown["lock"], shown["key"], shown["holder"]["token"]) == ("table", "table", lease.token)
     assert "held by A: for the test" in run("locks", "show", table.url).stdout
     wrong = run("locks", "break", table.url, "--token", str(lease.token + 1), "--reason", "test", code=2).stderr
+    asked = run("locks", "break", table.url, code=2).stderr
+    assert "held by A: for the test" in asked
+    assert "say --yes" in asked
     assert f"no lease with token {lease.token + 1}" in wrong
     assert f"(token {lease.token})" in wrong
-    assert "--reason" in run("locks", "break", table.url, "--token", "1", "--reason", " ", code=2).stderr
-    run("locks", "break", table.url, "--token", str(lease.token), "--reason", "test")
+    done = run("locks", "break", table.url, "--token", str(lease.token), "--reason", "test").stdout
+    assert "it was held by A: for the test" in done
     with pytest.raises(lakelatch.LockLostError):
         lease.ensure_held(fresh=True)
     lease.release()

@@ -100,7 +100,7 @@ def test_a_command_whose_lock_is_lost_gets_sigterm(url: str) -> None:
     with open_provider(url) as locks, started("hold", url, "job", "--", "sh", "-c", JOB) as child:
         assert locks.break_lease("job", token=token_of(locks, "job"), reason="enough", who="test")
         out, err = child.communicate(timeout=PATIENCE_S)
-    assert (child.returncode, out) == (75, "told\n")
+    assert (child.returncode, out) == (70, "told\n")
     assert "somebody else ended it" in err
 
 
@@ -187,8 +187,70 @@ def test_a_command_that_cannot_be_run_is_named(url: str, tmp_path: Path) -> None
 
 
 def test_without_a_command_it_is_an_error_of_use(url: str) -> None:
-    assert run("hold", url, "job").returncode == 2
-    assert run("hold", "nonsense", "job", "--", "true").returncode == 2
+    assert run("hold", url, "job").returncode == 64
+    assert run("hold", "nonsense", "job", "--", "true").returncode == 64
+    assert run("wait", url).returncode == 64
+    assert run("show", url, "job", "--nope").returncode == 64
+
+
+def test_a_service_that_does_not_answer_is_69(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for command in (("hold", "job", "--", "true"), ("wait", "job"), ("show", "job"), ("revoke", "job")):
+        done = run(command[0], f"file://{tmp_path}/file/locks", *command[1:])
+        assert done.returncode == 69, done.stderr
+        assert done.stderr.count(f"{tmp_path}/file") == 1, done.stderr
+
+
+def test_any_lock_is_shown_and_ended_by_its_key(url: str) -> None:
+    assert run("show", url, "job").stdout == "free\n"
+    assert json.loads(run("show", url, "job", "--json").stdout) == {
+        "lock": url,
+        "key": "job",
+        "holder": None,
+        "breaks": [],
+    }
+    nobody = run("break", url, "job", "--yes")
+    assert (nobody.returncode, "is free; there is nothing to end" in nobody.stderr) == (64, True)
+    with open_provider(url) as locks:
+        lease = locks.acquire("job", wait_s=0, reason="nightly 🌙\x1b[2J")
+        shown = run("show", url, "job").stdout
+        assert shown.startswith("held by nightly 🌙\\x1b[2J on ")
+        assert f"(token {lease.token})" in shown
+        asked = run("break", url, "job")
+        assert asked.returncode == 64
+        assert "held by nightly 🌙" in asked.stderr
+        assert "say --yes" in asked.stderr
+        lease.ensure_held(fresh=True)
+        other = run("break", url, "job", "--yes", "--token", str(lease.token + 1))
+        assert f"no lease with token {lease.token + 1}" in other.stderr
+        lease.ensure_held(fresh=True)
+        done = run("break", url, "job", "--yes", "--reason", "stuck")
+        assert (done.returncode, "it was held by nightly 🌙" in done.stdout) == (0, True)
+        with pytest.raises(lakelatch.LockLostError):
+            lease.ensure_held(fresh=True)
+        lease.release()
+    (record,) = json.loads(run("show", url, "job", "--json").stdout)["breaks"]
+    assert (record["token"], record["reason"]) == (lease.token, "stuck")
+    for key in ("", " "):
+        assert run("show", url, key).returncode == 64
+
+
+def test_waiting_for_a_lock_ends_when_it_is_free(url: str) -> None:
+    assert run("wait", url, "job").stdout == "job is free\n"
+    with open_provider(url) as locks:
+        lease = locks.acquire("job", wait_s=0, reason="by hand")
+        busy = run("wait", url, "job", "--wait-s", "0", "--json")
+        assert (busy.returncode, json.loads(busy.stdout)["free"]) == (75, False)
+        assert json.loads(busy.stdout)["holder"]["reason"] == "by hand"
+        with subprocess.Popen(
+            [*LOCKS, "wait", url, "job", "--every-s", "0.05"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as waiter:
+            assert waiter.stderr is not None
+            assert waiter.stderr.readline().startswith("held by by hand")
+            assert waiter.poll() is None
+            lease.release()
+            out, _ = waiter.communicate(timeout=PATIENCE_S)
+    assert (waiter.returncode, out) == (0, "job is free\n")
 
 
 def test_a_command_that_gives_way_ends_when_somebody_asks(url: str) -> None:
@@ -210,6 +272,6 @@ def test_a_holder_that_does_not_listen_keeps_the_lock(url: str) -> None:
 
 def test_help_shows_the_doors() -> None:
     told = run("--help").stdout
-    for door in ("show", "watch", "set", "break", "hold", "revoke", "check"):
+    for door in ("show", "watch", "set", "break", "hold", "revoke", "check", "wait"):
         assert f"\n  {door} " in told
     assert "75 if the lock was busy" in run("hold", "--help").stdout

@@ -63,6 +63,29 @@ def test_waits_holds_renewals_losses_and_breaks_are_counted(registry: CollectorR
     assert value(registry, "wait_seconds_count", scheme="scripted", outcome="busy") == 1
 
 
+def test_all_series_of_a_lock_begin_with_zero_before_anything_happens(registry: CollectorRegistry) -> None:
+    """An alert on ``increase`` sees a first loss only if the series was there before it."""
+    backend = ScriptedBackend(ScriptedGrant(1))
+    seen: list[float | None] = []
+    backend.on_grant = lambda: seen.extend(
+        registry.get_sample_value(f"lakelatch_lock_{name}", {"scheme": "scripted", **labels})
+        for name, labels in (
+            ("losses_total", {"reason": "stolen"}),
+            ("losses_total", {"reason": "expired"}),
+            ("losses_total", {"reason": "unreachable"}),
+            ("losses_total", {"reason": "max_hold"}),
+            ("losses_total", {"reason": "forked"}),
+            ("renewals_total", {"outcome": "failed"}),
+            ("wait_seconds_count", {"outcome": "busy"}),
+            ("breaks_total", {}),
+            ("leases", {}),
+            ("queue_depth", {}),
+        )
+    )
+    provider(backend, FakeEnvironment()).acquire("k", wait_s=1).release()
+    assert seen == [0.0] * 10
+
+
 def test_states_are_read_when_asked_for() -> None:
     with open_provider("memory://metrics", env=SystemEnvironment()) as locks, locks.acquire("k", wait_s=0):
         registry = CollectorRegistry()

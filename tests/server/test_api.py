@@ -132,6 +132,17 @@ def next_change(stream) -> dict:
     return json.loads(line[6:])
 
 
+def test_counters_begin_with_zero(table: lakelatch.Table, ask: Client):
+    text = ask("/metrics").body.decode()
+    for series in (
+        'lakelatch_commits_total{merged="true",operation="upsert",table="flights"} 0.0',
+        'lakelatch_services_total{operation="compact",table="flights"} 0.0',
+        'lakelatch_conflicts_total{reason="both inserted the same new key",table="flights"} 0.0',
+        'lakelatch_open_transactions{state="dead",table="flights"} 0.0',
+    ):
+        assert series in text, [line for line in text.splitlines() if line.startswith(series.partition("{")[0])]
+
+
 def test_metrics_count_what_the_writers_of_a_table_did(table: lakelatch.Table, ask: Client):
     lose(table)
     ask(f"{AT}/sizes")

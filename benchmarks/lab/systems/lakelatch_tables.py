@@ -22,6 +22,7 @@ from .interface import Configuration
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ...choices import OperationName
     from ...occ.transaction import Transaction
 
 _LOST = (ConflictError, RolledBackError, LockTimeoutError, LockUnavailableError)
@@ -118,7 +119,7 @@ class _Session:
     def close(self) -> None:
         self._table.close()
 
-    def _run(self, operation: str, work: Callable[[Transaction], object], note: Note) -> None:
+    def _run(self, operation: OperationName, work: Callable[[Transaction], object], note: Note) -> None:
         def attempt(txn: Transaction) -> None:
             note.attempt()
             work(txn)

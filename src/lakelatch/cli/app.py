@@ -3,7 +3,8 @@
 A function's signature declares the arguments and options, and its docstring is the help. `LazyCommand` imports it.
 
 Exit codes: 0 done or sound; 1 `check` found damage, `doctor` something unsafe; 2 it could not be done, and stderr says why;
-3 a bug in this program; 74 its output could not be written; 130 interrupted; 141 nobody reads its output.
+3 a bug in this program; 74 its output could not be written; 130 interrupted; 141 nobody reads its output. Of a lock by
+its key, as sysexits.h has them: 64 wrong use, 69 its service does not answer, 70 the lock was lost, 75 it is busy.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ _MAIN = {
     ),
 }
 _LOCKS = {
-    "show": (".locks.table_lock:show", "Print who holds the table's lock."),
+    "show": (".locks.table_lock:show", "Print who holds a table's lock, or any lock by its URL and key."),
     "watch": (
         ".locks.table_lock:watch",
         "Print each change of the lock's holder, its line and the lock itself, until Ctrl-C.",
@@ -93,7 +94,11 @@ _LOCKS = {
     ),
     "revoke": (".locks.hold:revoke", "Ask the holder of a lock to give it back."),
     "check": (".locks.check:check", "Check that a lock service keeps its promises, and measure it."),
-    "break": (".locks.table_lock:break_", "End one lease of the table's lock."),
+    "break": (
+        ".locks.table_lock:break_",
+        "End one lease of a table's lock, or of any lock by its URL and key, and say who held it.",
+    ),
+    "wait": (".locks.by_key:wait", "Wait until nobody holds a lock. It is not taken: another may take it at once."),
 }
 _BENCH = {
     "run": (".bench.commands:run", "Run scenarios and write a report."),
@@ -179,8 +184,8 @@ class _Program(Commands):
         for each in (
             group(
                 "locks",
-                "A table's lock: show or change it, end a stuck lease. Any lock: hold it for a command, ask for it back, "
-                "check its service.",
+                "A table's lock: show or change it, end a stuck lease. Any lock: the same by its URL and key, hold it for a "
+                "command, wait or ask for it, check its service.",
                 _LOCKS,
             ),
             group(

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from .outcome import plainly
+from .outcome import COULD_NOT, USAGE, plainly
 
 
 class LazyCommand(TyperCommand):
@@ -22,16 +22,27 @@ class LazyCommand(TyperCommand):
         self._function, self._options = function, options
 
     @cached_property
+    def function(self) -> Any:
+        """The function itself."""
+        module, _, function = self._function.partition(":")
+        return getattr(import_module(module, __package__), function)
+
+    @cached_property
     def imported(self) -> Any:
         """The command itself."""
-        module, _, function = self._function.partition(":")
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-        alone.command(self.name, **self._options)(plainly(getattr(import_module(module, __package__), function)))
+        alone.command(self.name, **self._options)(plainly(self.function))
         return typer.main.get_command(alone)
 
     def make_context(self, *given: Any, **more: Any) -> Any:
         """Return the context of the command itself, which is what runs or is completed."""
-        return self.imported.make_context(*given, **more)
+        try:
+            return self.imported.make_context(*given, **more)
+        except Exception as e:
+            # Click's own errors end with 2; a wrong use of a command on a lock must not look like a lock that fails.
+            if getattr(self.function, "by_cause", False) and getattr(e, "exit_code", None) == COULD_NOT:
+                e.exit_code = USAGE  # type: ignore[attr-defined]
+            raise
 
 
 def lazy(commands: Mapping[str, tuple[str, str]]) -> dict[str, Any]:

@@ -23,13 +23,31 @@ from typing import Any, ParamSpec, TypeVar, get_type_hints
 import typer
 from typer.core import TyperGroup
 
-from ..errors import LakeLatchError
+from ..errors import (
+    ConfigError,
+    InputError,
+    LakeLatchError,
+    LockLostError,
+    LockTimeoutError,
+    LockUnavailableError,
+    StorageError,
+)
 from ..plain_text import visible, visible_json
 from .standard_streams import NOBODY_READS, OutputLostError
 
 P = ParamSpec("P")
 R = TypeVar("R")
 COULD_NOT, OUR_FAULT, INTERRUPTED = 2, 3, 130
+# Those of sysexits.h, which cron jobs and mailers know: EX_USAGE, EX_UNAVAILABLE, EX_SOFTWARE, EX_TEMPFAIL.
+USAGE, UNREACHABLE, LOST, BUSY = 64, 69, 70, 75
+_CAUSES: tuple[tuple[type[LakeLatchError], int], ...] = (
+    (LockTimeoutError, BUSY),
+    (LockLostError, LOST),
+    (LockUnavailableError, UNREACHABLE),
+    (StorageError, UNREACHABLE),
+    (ConfigError, USAGE),
+    (InputError, USAGE),
+)
 _state = {"debug": False}
 
 
@@ -53,6 +71,17 @@ class _Stderr(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and (record.levelno >= logging.ERROR or _state["debug"]):
             _print_traceback(error)
+
+
+def by_cause(command: Callable[P, R]) -> Callable[P, R]:
+    """Let a command on a lock, named by its ``key``, end with the code of sysexits.h that tells the cause of an error."""
+    command.by_cause = True  # type: ignore[attr-defined]
+    return command
+
+
+def exit_code(error: LakeLatchError) -> int:
+    """Return the code of sysexits.h for an error."""
+    return next((code for kind, code in _CAUSES if isinstance(error, kind)), COULD_NOT)
 
 
 def plainly(command: Callable[P, R]) -> Callable[P, R]:
@@ -83,7 +112,8 @@ def plainly(command: Callable[P, R]) -> Callable[P, R]:
         except LakeLatchError as e:
             words = in_options(str(e), command)
             _tell(e, words)
-            raise ends(type(e).__name__, words, COULD_NOT, e) from None
+            told = getattr(command, "by_cause", False) and kwargs.get("key") is not None
+            raise ends(type(e).__name__, words, exit_code(e) if told else COULD_NOT, e) from None
         except Exception as e:  # noqa: BLE001 - the outermost place; --debug shows all of it
             if words := _from_outside(e):
                 _tell(e, words)

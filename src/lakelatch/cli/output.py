@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +96,11 @@ def wrapped(text: str, *, indent: int = 0) -> str:
         break_on_hyphens=False,
         break_long_words=False,
     )
+
+
+def note_text(note: Mapping[str, str]) -> str:
+    """Return the note of a commit as ``job=nightly, run=7``."""
+    return ", ".join(f"{key}={value}" for key, value in note.items())
 
 
 def bytes_text(size: int) -> str:

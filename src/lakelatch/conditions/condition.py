@@ -15,7 +15,7 @@ from .given import of_arrow, of_terms
 from .implied import about, columns_of, paths_of, terms_of
 from .refusal import refused
 from .sql import parse
-from .tree import Node, text
+from .tree import Node, Not, text
 
 Given = Any  # the argument of `condition_on`; pyarrow has no type hints, so a union could not be checked
 
@@ -57,6 +57,11 @@ class Condition:
     def sql(self) -> str:
         """SQL with the same meaning in Spark, whatever its time zone; `condition_on` reads it too."""
         return text(self.bound)
+
+    @property
+    def negated(self) -> Condition:
+        """The condition that is true where this one is false; where one is null, so is the other."""
+        return Condition(Not(self.bound))
 
     def about(self, names: Sequence[str]) -> Condition | None:
         """Return the part about these columns alone, true for every row that meets the whole; None if there is none."""

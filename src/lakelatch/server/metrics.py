@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import TYPE_CHECKING
 
 from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
@@ -94,8 +95,21 @@ def _gauges() -> dict[str, GaugeMetricFamily]:
     return {name: GaugeMetricFamily(name, text, labels=["table", *labels]) for name, text, labels in found}
 
 
+# Series that begin at 0: an alert on ``increase`` would not see the first of their events.
+_WRITES = ("insert", "upsert", "delete", "insert_overwrite", "insert_overwrite_table", "delete_partition")
+_SERVICES = ("clean", "archive", "compact", "log_compact", "cluster", "restore")
+_REASONS = (
+    "both changed the same file group",
+    "both inserted the same new key",
+    "both wrote the same value of what is unique",
+    "it changed a partition that our condition was evaluated on",
+    "it changed what ours had read, which counts under isolation",
+)
+
+
 def _count(into: dict[str, CounterMetricFamily], table: str, ledger: Ledger) -> None:
-    services: Counter[str] = Counter()
+    services = Counter(dict.fromkeys(_SERVICES, 0))
+    commits = Counter(dict.fromkeys(product(_WRITES, ("false", "true")), 0))
     outcomes: Counter[str] = Counter()
     for (outcome, operation), count in sorted(ledger.counts.items()):
         name = visible(operation.lower())
@@ -103,13 +117,14 @@ def _count(into: dict[str, CounterMetricFamily], table: str, ledger: Ledger) -> 
         if outcome not in _LANDED:
             continue
         if kind_of(operation) in INGESTION:
-            merged = str(outcome == "merged").lower()
-            into["lakelatch_commits"].add_metric([table, name, merged], count)
+            commits[name, str(outcome == "merged").lower()] += count
         else:
             services[name] += count
+    for labels, count in commits.items():
+        into["lakelatch_commits"].add_metric([table, *labels], count)
     for name, count in services.items():
         into["lakelatch_services"].add_metric([table, name], count)
-    for reason, count in ledger.conflicts.items():
+    for reason, count in (dict.fromkeys(_REASONS, 0) | ledger.conflicts).items():
         into["lakelatch_conflicts"].add_metric([table, visible(reason)], count)
     into["lakelatch_wasted_seconds"].add_metric([table], ledger.wasted_s)
     into["lakelatch_rebases"].add_metric([table], outcomes["merged"])
@@ -131,7 +146,9 @@ def _gauge(into: dict[str, GaugeMetricFamily], watched: Watched) -> None:
     put("table_lock_held_seconds", lock["holder"]["held_s"] if lock["holder"] else 0.0)
     put("table_lock_waiters", len(lock["queue"]))
     at_work = [each for each in watched.open() if each["state"] != "planned"]
-    for state, count in Counter(each["state"] for each in at_work).items():
+    states = Counter({"alive": 0, "silent": 0, "dead": 0})
+    states.update(each["state"] for each in at_work)
+    for state, count in states.items():
         put("open_transactions", count, state)
     put("oldest_open_seconds", max((each["age_s"] for each in at_work), default=0.0))
     put("oldest_heartbeat_seconds", max((each["beat_s"] or 0.0 for each in at_work), default=0.0))

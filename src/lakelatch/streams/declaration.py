@@ -267,7 +267,7 @@ def refuse_table(config: TableConfig, table: str, *, buckets: int | None, rules:
             config.merge_mode not in (None, COMMIT_TIME_ORDERING) or bool(config.ordered_by),
             "have no ordering_field: each stream has one",
         ),
-        (rules, "have no unique constraints, and no rule of merging of its own"),
+        (rules, "have no unique constraints, no check, and no rule of merging of its own"),
         (config.partial_update_mode not in (None, IGNORE_DEFAULTS), "have no other mode of partial updates"),
     ]
     if missing := [what for lack, what in lacks if lack]:

@@ -144,6 +144,11 @@ def give_a_constraint(table: Copy) -> None:
         handle.session.log.append(lambda state: Setting(replace(state.settings, unique_constraints=(("v",),)), "test"))
 
 
+def give_a_check(table: Copy) -> None:
+    with lakelatch.open(str(table.root)) as handle:
+        handle.session.log.append(lambda state: Setting(replace(state.settings, check=("v < 0",)), "test"))
+
+
 def give_buckets(table: Copy) -> None:
     with lakelatch.open(str(table.root)) as handle:
         # No handle does that to a table with rows; a writer of before could.
@@ -291,6 +296,7 @@ DAMAGES = {
     ),
     "duplicate-keys": (insert_again, set()),
     "duplicate-values": (give_a_constraint, set()),
+    "check-broken": (give_a_check, set()),
     "bucket-twice": (give_buckets, {"duplicate-keys"}),
     "bucket-wrong": (change_buckets, set()),
     "old-file-missing": (lambda t: t.bases[0].unlink(), set()),
@@ -333,7 +339,7 @@ def test_a_damage_is_found_and_named(table: Copy, kind: str):
     make, also = DAMAGES[kind]
     make(table)
     before = snapshot_of(table.root)
-    report = table.check(deep=kind in ("duplicate-keys", "duplicate-values", "bucket-twice"))
+    report = table.check(deep=kind in ("duplicate-keys", "duplicate-values", "check-broken", "bucket-twice"))
     assert kinds(report) == {kind} | also, report.findings
     severity = KINDS[kind][0]
     assert report.sound() == all(KINDS[each][0] != "damage" for each in {kind, *also})

@@ -111,6 +111,7 @@ def test_it_tells_commit_and_writer_and_leaves_out_what_did_not_change(tmp_path:
             "_commit_completion": second.completion,
             "_commit_instant": second.instant,
             "_commit_writer": "{other}%s",
+            "_commit_note": None,
         }
         assert found == [
             {"_change": "update_before", **commit, "id": "a1", "v": 2},

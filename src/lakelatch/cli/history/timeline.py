@@ -5,20 +5,22 @@ JSON: ``table``, ``pruned_to`` (the log has no entries of transactions begun up 
 ``state`` (requested, inflight, completed; null when its files are gone), ``outcome`` (committed, created for the empty
 commit that a table begins with, archived, unpublished, open, planned, pending, rolled back, aborted, taken back, done for
 a service), ``writer``, ``duration_s``, ``inserted``, ``updated``, ``deleted``, ``written`` (rows), ``reserved`` (its
-present or past reservation, in words) and ``reason`` of an end without a commit. Null where it is unknown.
+present or past reservation, in words), ``reason`` of an end without a commit, and ``note`` of a commit, by its writer. Null
+where it is unknown.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..options import Json, Url
-from ..output import duration_text, print_json, print_table, say, width, wrapped
+from ..output import duration_text, note_text, print_json, print_table, say, width, wrapped
 
 if TYPE_CHECKING:
     from ...hudi.timeline import CommitMetadata, Instant, Timeline
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from ...occ.table import Table
 
 _WIDE = 120
+_AT_ONCE = 200  # instants that a search for notes reads together
 _HERE = re.compile(r"^[a-z0-9]+://\S*: ")
 _LANDED = ("committed", "created", "archived", "done")
 _WRITES = frozenset({"commit", "deltacommit", "replacecommit", "compaction", "clustering", "logcompaction"})
@@ -49,12 +52,17 @@ class Row:
     written: int | None = None
     reserved: str | None = None
     reason: str | None = None
+    note: dict[str, str] | None = None
 
 
 def timeline(
     url: Url,
     *,
     limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="So many of the newest instants.")] = 20,
+    note: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY[=VALUE]", help="Only commits with this in their note; repeatable."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """List what happened to a table, newest first.
@@ -64,12 +72,12 @@ def timeline(
     import lakelatch
 
     with lakelatch.open(url) as table:
-        rows = newest(table, limit)
+        rows = newest(table, limit, [_asked(each) for each in note or ()])
         before = pruned_to(table)
         if json:
             print_json({"table": table.url, "pruned_to": before, "instants": [asdict(row) for row in rows]})
         elif not rows:
-            say("nothing has happened to this table yet")
+            say("no commit has such a note" if note else "nothing has happened to this table yet")
         else:
             _print(rows)
             if before and rows[-1].requested <= before:
@@ -89,8 +97,16 @@ def pruned_to(table: Table) -> str | None:
     return first.top if isinstance(first, Open) and first.slot > 1 else None
 
 
-def newest(table: Table, limit: int) -> list[Row]:
-    """Return the newest rows by requested time, newest first. Contents are read for these only."""
+def _asked(option: str) -> tuple[str, str | None]:
+    key, equals, value = option.partition("=")
+    return key, value if equals else None
+
+
+def newest(table: Table, limit: int, noted: Sequence[tuple[str, str | None]] = ()) -> list[Row]:
+    """Return the newest rows by requested time, newest first. Contents are read for these only.
+
+    ``noted``: only of commits whose notes have these keys, and these values where they are not None.
+    """
     from ...hudi.timeline import COMMIT_ACTIONS
     from ...occ.entries import Commit
 
@@ -112,13 +128,21 @@ def newest(table: Table, limit: int) -> list[Row]:
             _add_entry(rows, entry)
             if isinstance(entry, Commit) and entry.empty and (entry.instant, "") == first:
                 rows[entry.instant, ""].outcome = "created"
-    chosen = sorted(rows, reverse=True)[:limit]
-    gone = [each for key in chosen if (each := instants.get(key)) and rows[key].outcome == "archived"]
-    # At once: each would read a whole file of the history.
-    bodies = table.session.history.contents(gone)
-    for key in chosen:
-        _complete(rows[key], instants.get(key), seen, bodies)
-    return [rows[key] for key in chosen]
+    found: list[Row] = []
+    ordered = iter(sorted(rows, reverse=True))
+    while len(found) < limit and (keys := list(islice(ordered, _AT_ONCE if noted else min(limit, len(rows))))):
+        gone = [each for key in keys if (each := instants.get(key)) and rows[key].outcome == "archived"]
+        # At once: each would read a whole file of the history.
+        bodies = table.session.history.contents(gone)
+        for key in keys:
+            _complete(rows[key], instants.get(key), seen, bodies)
+        found += [row for row in map(rows.__getitem__, keys) if _has(row, noted)]
+    return found[:limit]
+
+
+def _has(row: Row, noted: Iterable[tuple[str, str | None]]) -> bool:
+    known = row.note or {}
+    return all(key in known if value is None else known.get(key) == value for key, value in noted)
 
 
 def _add_entry(rows: dict[tuple[str, str], Row], entry: LogEntry) -> None:
@@ -146,12 +170,14 @@ def _add_entry(rows: dict[tuple[str, str], Row], entry: LogEntry) -> None:
 
 def _add_commit(rows: dict[tuple[str, str], Row], entry: Commit) -> None:
     from ...hudi.timeline import parse
+    from ...occ.entries import note_in
 
     if entry.named:
         # Drops the row of its begin, which has another time than the action it names.
         rows.pop(_key(entry), None)
     row = rows.setdefault(_key(entry, entry.named), Row(entry.named or entry.instant, action=entry.action))
     row.operation, row.writer = entry.operation, entry.writer
+    row.note = note_in((entry.metadata or {}).get("extra", {})) or None
     if not entry.shown:  # shows itself by what is gone
         row.outcome, row.completed = "done", entry.completion
     elif row.outcome not in _LANDED:
@@ -194,11 +220,14 @@ def _complete(row: Row, instant: Instant | None, seen: Timeline, archived: Mappi
 
 
 def _count(row: Row, content: CommitMetadata) -> None:
+    from ...occ.entries import note_in
+
     row.operation = content.operation or row.operation
     row.inserted = sum(stat.num_inserts for stat in content.stats)
     row.updated = sum(stat.num_updates for stat in content.stats)
     row.deleted = sum(stat.num_deletes for stat in content.stats)
     row.written = sum(stat.num_writes for stat in content.stats)
+    row.note = note_in(content.extra) or None
 
 
 def _print(rows: list[Row]) -> None:
@@ -210,16 +239,20 @@ def _print(rows: list[Row]) -> None:
         headers.append("reserved")
     if any(row.reason for row in rows) and wide:
         headers.append("why")
+    if any(row.note for row in rows) and wide:
+        headers.append("note")
     print_table(
         headers,
         [_cells(row, headers, wide=wide) for row in rows],
         right=("took",),
-        fold=("operation", "outcome", "writer", "reserved", "why", "rows"),
+        fold=("operation", "outcome", "writer", "reserved", "why", "note", "rows"),
     )
     if not wide:
         for row in rows:
             if row.reason:
                 typer.echo(wrapped(f"{row.requested} {row.outcome}: {row.reason}"))
+            if row.note:
+                typer.echo(wrapped(f"{row.requested} noted: {note_text(row.note)}"))
 
 
 def _cells(row: Row, headers: list[str], *, wide: bool) -> list[str]:
@@ -235,6 +268,7 @@ def _cells(row: Row, headers: list[str], *, wide: bool) -> list[str]:
         "writer": row.writer or "-",
         "reserved": row.reserved or "-",
         "why": row.reason or "",
+        "note": note_text(row.note or {}),
     }
     return [cells[header] for header in headers]
 

@@ -5,7 +5,8 @@ JSON: ``instant``, ``operation``, ``writer``, ``outcome`` (landed, lost, aborted
 ``isolation``, ``winner`` (null, or ``instant``, ``operation``, ``writer``, ``completion``), ``rule`` (that decided, or the
 reason of another end), ``ended_by``, ``overlap`` (of each file group ``group``, ``ours`` and ``theirs`` with ``inserts``,
 ``updates``, ``deletes``, ``rows``; ``rows_min`` and ``rows_max``: how many rows both changed), ``rounds``, ``merged_over``,
-``ways`` (``change``, ``value``, ``lands``: both or ours, ``how``), ``attempts`` and ``notes``. Null where it is unknown.
+``ways`` (``change``, ``value``, ``lands``: both or ours, ``how``), ``attempts``, ``notes`` (what is no longer known) and
+``note`` (of the commit, by its writer). Null where it is unknown.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..options import Json, Url
-from ..output import bytes_text, count_text, duration_text, print_json, print_pairs, say
+from ..output import bytes_text, count_text, duration_text, note_text, print_json, print_pairs, say
 
 if TYPE_CHECKING:
     from ...occ.history import Account, Overlap
@@ -63,6 +64,7 @@ def _print(account: Account) -> None:
         lines.append(("merged", "\n".join(f"onto what {_name(each)} changed" for each in account.merged_over)))
     for title, lands in (("both land", "both"), ("it lands", "ours")):
         lines.append((title, "\n".join(f"if you {each.how}" for each in account.ways if each.lands == lands)))
+    lines.append(("its note", note_text(account.note)))
     lines.append(("note", "\n".join(account.notes)))
     say(lines[0][0])
     print_pairs([(f"  {name}", value) for name, value in lines[1:] if value])

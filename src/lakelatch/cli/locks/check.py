@@ -7,6 +7,7 @@ JSON: ``url``, ``verdict`` (keeps, breaks, untried), ``kept`` (true, false, or n
 from __future__ import annotations
 
 from dataclasses import asdict
+from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -50,18 +51,24 @@ def check(
 
 
 def print_verdict(verdict: Verdict) -> None:
-    """Print the verdict for people."""
-    rows = [(_MARKS[each.kept], each.promise, each.seen) for each in verdict.findings]
-    print_table(("kept", "promise", "what was seen"), rows, fold=("promise", "what was seen"))
-    say()
-    print_pairs([(name.replace("_", " "), f"{value:.3g}") for name, value in verdict.figures.items()])
-    say()
-    for limit in verdict.limits:
-        typer.echo(wrapped(f"not promised: {limit}"))
+    """Print the verdict for people, and then what it rests on."""
     count = {kept: sum(each.kept is kept for each in verdict.findings) for kept in _MARKS}
     end = {
         True: "keeps its promises",
         False: f"does NOT keep its promises: {count[False]} of {len(verdict.findings)} broken; do not use it",
-        None: f"could not be tried: {count[None]} of {len(verdict.findings)} promises are open, for the reason above",
+        None: f"could not be tried: {count[None]} of {len(verdict.findings)} promises are open, for the reason below",
     }
     say(f"{verdict.url} {end[verdict.kept]}")
+    say()
+    rows = [(_MARKS[each.kept], each.promise, each.seen) for each in verdict.findings]
+    print_table(("kept", "promise", "what was seen"), rows, fold=("promise", "what was seen"))
+    say()
+    print_pairs([(name.replace("_", " "), figure(value)) for name, value in verdict.figures.items()])
+    say()
+    for limit in verdict.limits:
+        typer.echo(wrapped(f"not promised: {limit}"))
+
+
+def figure(value: float) -> str:
+    """Return a number with three digits that count, and none of its powers of ten: 0.123, 5,260."""
+    return f"{Decimal(f'{value:.3g}'):,f}"

@@ -19,13 +19,14 @@ import typer
 
 from ...errors import InputError, LockLostError, LockTimeoutError
 from ..options import Json, LockKey, LockUrl
+from ..outcome import BUSY, by_cause, exit_code
 from ..output import print_json, say
 
-TRY_LATER = 75  # EX_TEMPFAIL of sysexits.h, which cron jobs and mailers know
 _NOT_FOUND, _NOT_EXECUTABLE, _BY_SIGNAL = 127, 126, 128  # the exit codes of shells
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
+@by_cause
 def hold(
     lock: LockUrl,
     key: LockKey,
@@ -40,8 +41,9 @@ def hold(
 ) -> None:
     """Run a command while a lock is held, such as a cron job that must not run twice.
 
-    Exits as the command does, and with 75 if the lock was busy or was lost. When the lock is lost the
-    command gets SIGTERM. It finds the token in LAKELATCH_LOCK_TOKEN.
+    Exits as the command does; with 75 if the lock was busy, 70 if it was lost, 69 if its service did not
+    answer, 64 if there is no such lock. When the lock is lost the command gets SIGTERM. It finds the token
+    in LAKELATCH_LOCK_TOKEN.
     """
     import lakelatch
 
@@ -61,7 +63,7 @@ def hold(
             code = job.run({"LAKELATCH_LOCK_KEY": lease.key, "LAKELATCH_LOCK_TOKEN": str(lease.token)})
     except (LockTimeoutError, LockLostError) as e:
         say(f"lakelatch: {e}", err=True)
-        raise typer.Exit(TRY_LATER) from None
+        raise typer.Exit(exit_code(e)) from None
     raise typer.Exit(code)
 
 
@@ -125,6 +127,7 @@ def _from_terminal() -> bool:
         return False
 
 
+@by_cause
 def revoke(
     lock: LockUrl,
     key: LockKey,
@@ -152,4 +155,4 @@ def revoke(
     else:
         say(f"{key} was given back" if given_back else f"{key} is still held; its holder was asked")
     if not given_back:
-        raise typer.Exit(TRY_LATER)
+        raise typer.Exit(BUSY)

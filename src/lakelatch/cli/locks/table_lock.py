@@ -3,51 +3,39 @@
 JSON of ``locks show``, and of each line of ``locks watch --json``: ``lock`` (URL), ``generation``, ``key``, ``holder``
 (null, or ``owner``, ``token``, ``since``, ``until``, ``reason``, ``host``, ``pid``, ``queue``; times are seconds since
 the epoch), ``last_token`` (of the last commit in this generation), ``breaks`` (``token``, ``who``, ``reason``, ``at``).
-JSON of ``locks set``: ``url``, ``settings``.
+JSON of ``locks set``: ``url``, ``settings``; of ``locks break``: ``url`` (or ``lock`` and ``key``), ``token``, ``holder``.
 """
 
 from __future__ import annotations
 
-import getpass
-import socket
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ...errors import ConfigError, InputError
-from ...locks.core import time_text
 from ...storage import read_input
 from ..options import HudiOption, HudiOptions, Json, Url
-from ..output import duration_text, print_json, say
+from ..outcome import by_cause
+from ..output import print_json, say
+from . import by_key
+from .holder import ended, holder_json, holder_text, moment, print_breaks, records
 
 if TYPE_CHECKING:
     from ...locks import Holder
     from ...occ.table import Table
 
-
-def holder_json(holder: Holder | None) -> dict[str, Any] | None:
-    """Return the holder as plain values."""
-    if holder is None:
-        return None
-    names = ("owner", "token", "since", "until", "reason", "host", "pid")
-    return {name: getattr(holder, name) for name in names} | {"queue": list(holder.queue)}
+TableOrLock = Annotated[str, typer.Argument(metavar="URL", help="The table; before a KEY the URL of any lock.")]
+Key = Annotated[str | None, typer.Argument(metavar="[KEY]", help="The lock's name, if URL is that of a lock.")]
 
 
-def holder_text(holder: Holder | None, now: float) -> str:
-    """Return the holder as one line."""
-    if holder is None:
-        return "free"
-    where = f" on {holder.host}, process {holder.pid}" if holder.host else ""
-    until = f", lease ends in {duration_text(holder.until - now)}" if holder.until and holder.until > now else ""
-    waiting = f"; {len(holder.queue)} wait" if holder.queue else ""
-    held = duration_text(max(now - holder.since, 0))
-    return f"held by {holder.reason or holder.owner}{where} for {held}{until} (token {holder.token}){waiting}"
-
-
-def show(url: Url, *, json: Json = False) -> None:
-    """Print who holds the table's lock."""
+@by_cause
+def show(url: TableOrLock, key: Key = None, *, json: Json = False) -> None:
+    """Print who holds a table's lock, or any lock by its URL and key."""
     import lakelatch
 
+    if key is not None:
+        by_key.show(url, key, json=json)
+        return
     with lakelatch.open(url) as table:
         facts, holder = facts_of(table)
         if json:
@@ -57,10 +45,7 @@ def show(url: Url, *, json: Json = False) -> None:
             say("this table has no lock (none://)")
             return
         say(holder_text(holder, table.env.now()))
-        for place, waiter in enumerate(holder.queue if holder else (), start=1):
-            say(f"  {place}. in line: {waiter}")
-        for record in facts["breaks"]:
-            say(f"token {record['token']} was ended by {record['who']} at {_time(record['at'])}: {record['reason']}")
+        print_breaks(holder, facts["breaks"])
 
 
 def facts_of(table: Table) -> tuple[dict[str, Any], Holder | None]:
@@ -76,7 +61,7 @@ def facts_of(table: Table) -> tuple[dict[str, Any], Holder | None]:
         "key": found[1] if found else None,
         "holder": holder_json(holder),
         "last_token": state.token,
-        "breaks": [{"token": each.token, "who": each.who, "reason": each.reason, "at": each.at} for each in breaks],
+        "breaks": records(breaks),
     }
     return facts, holder
 
@@ -101,7 +86,7 @@ def watch(
                     print_json(facts, indent=None)
                 else:
                     lock = f"{facts['lock']}: " if before.get("lock") != facts["lock"] else ""
-                    say(f"{_time(table.env.now())} {lock}{holder_text(holder, table.env.now())}")
+                    say(f"{moment(table.env.now())} {lock}{holder_text(holder, table.env.now())}")
                 before = news
             table.env.sleep(every_s)
 
@@ -169,35 +154,35 @@ def lock_settings(
     return {} if lock is None else {"lock": lock}
 
 
-def _time(at: float) -> str:
-    return time_text(at).replace("T", " ").removesuffix("+00:00")
-
-
+@by_cause
 def break_(
-    url: Url,
+    url: TableOrLock,
+    key: Key = None,
     *,
-    token: Annotated[int, typer.Option(help="Token of the lease to end, as `locks show` prints it.")],
-    reason: Annotated[str, typer.Option(help="Why; stored with the lock.")],
+    token: Annotated[int | None, typer.Option(help="Token of the lease to end, as `locks show` prints it.")] = None,
+    reason: Annotated[str, typer.Option(help="Why; stored with the lock.")] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="End the present holder's lease, whoever it is.")] = False,
     json: Json = False,
 ) -> None:
-    """End one lease of the table's lock. Its holder notices, and loses time, never data."""
+    """End one lease of a table's lock, or of any lock by its URL and key, and say who held it.
+
+    A table's holder notices, and loses time, never data; what another holder does, its own code decides. Takes --yes;
+    of a table's lock the token is enough.
+    """
     import lakelatch
 
-    if not reason.strip():
-        raise InputError("say why with --reason; it is kept with the lock")
+    if key is not None:
+        by_key.break_(url, key, token, reason, yes=yes, json=json)
+        return
     with lakelatch.open(url) as table:
         found = table.lock.provider()
         if found is None:
             raise ConfigError(f"{table.url} has no lock (none://); there is nothing to break", table=table.url)
-        provider, key = found
-        if not provider.break_lease(key, token=token, reason=reason, who=f"{getpass.getuser()}@{socket.gethostname()}"):
-            now = holder_text(provider.inspect(key), table.env.now())
-            raise InputError(
-                f"no lease with token {token} holds the lock of {table.url}: it is {now}. "
-                "`lakelatch locks show` prints the token to name",
-                token=token,
-            )
+        holder = ended(*found, f"the lock of {table.url}", token, reason, yes=yes)
         if json:
-            print_json({"url": table.url, "token": token})
+            print_json({"url": table.url, "token": holder.token, "holder": holder_json(holder)})
         else:
-            say(f"ended the lease with token {token}; its holder takes the lock again and validates again")
+            say(
+                f"ended the lease with token {holder.token}: it was {holder_text(holder, table.env.now())}. Its holder takes "
+                "the lock again and validates again"
+            )

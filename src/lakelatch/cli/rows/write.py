@@ -17,7 +17,7 @@ from ..output import Bar, Waiting, bytes_text, count_text, duration_text, print_
 from .files import format_of, read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ...occ.transaction import WriteResult
 
@@ -39,6 +39,10 @@ SourceBatch = Annotated[
         help="Only if no batch of that source with this number or a larger one has landed.",
     ),
 ]
+Noted = Annotated[
+    list[str] | None,
+    typer.Option("--note", metavar="KEY=VALUE", help="Stored with the commit; repeatable."),
+]
 
 
 def upsert(
@@ -50,10 +54,11 @@ def upsert(
     new_columns: NewColumns = "refuse",
     zone: Zone = None,
     batch: SourceBatch = None,
+    note: Noted = None,
     json: Json = False,
 ) -> None:
     """Write the rows of a file: they replace those with the same key, and new keys are inserted."""
-    _write("upsert", url, file, format, batch, json=json, missing=missing, new_columns=new_columns, zone=zone)
+    _write("upsert", url, file, format, batch, note, json=json, missing=missing, new_columns=new_columns, zone=zone)
 
 
 def insert(
@@ -65,10 +70,11 @@ def insert(
     new_columns: NewColumns = "refuse",
     zone: Zone = None,
     batch: SourceBatch = None,
+    note: Noted = None,
     json: Json = False,
 ) -> None:
     """Add the rows of a file; keys that the table has already are not looked up, but in a table with buckets."""
-    _write("insert", url, file, format, batch, json=json, missing=missing, new_columns=new_columns, zone=zone)
+    _write("insert", url, file, format, batch, note, json=json, missing=missing, new_columns=new_columns, zone=zone)
 
 
 def delete(
@@ -77,20 +83,22 @@ def delete(
     *,
     format: FileFormat = None,  # noqa: A002
     batch: SourceBatch = None,
+    note: Noted = None,
     json: Json = False,
 ) -> None:
     """Delete the rows whose keys are in a file; its other columns are not looked at."""
-    _write("delete", url, file, format, batch, json=json)
+    _write("delete", url, file, format, batch, note, json=json)
 
 
 def _write(
-    operation: Literal["upsert", "insert", "delete"], url: str, file: str, kind: str | None, batch: str | None, *,
-    json: bool, **columns: Any,
+    operation: Literal["upsert", "insert", "delete"], url: str, file: str, kind: str | None, batch: str | None,
+    note: list[str] | None, *,    json: bool, **columns: Any,
 ) -> None:  # fmt: skip
     """Write the rows of a file into a table, in one transaction that is retried when it loses."""
     import lakelatch
 
     kind, numbered = format_of(file, kind), None if batch is None else _batch(batch)
+    noted = _note(note or [])
     with lakelatch.open(url) as table:
         # Before the file is read, which may take minutes.
         table.session.refuse_if_unwritable()
@@ -105,7 +113,7 @@ def _write(
             rows = read_rows(file, kind, table.schema(), seen)
         with Bar() as progress:
             verb: Callable[..., WriteResult] = getattr(table, operation)
-            done = verb(rows, progress=progress, batch=numbered, **columns)
+            done = verb(rows, progress=progress, batch=numbered, note=noted, **columns)
         place = table.url
     if json:
         counts = {name: getattr(done, name) for name in ("inserted", "updated", "deleted", "files", "bytes")}
@@ -129,6 +137,17 @@ def _batch(given: str) -> tuple[str, int]:
             f"--batch {given!r} is no batch; give a source and a number, as nightly-load:17. Nothing was written"
         )
     return source, int(number)
+
+
+def _note(given: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for each in given:
+        key, equals, value = each.partition("=")
+        if not equals or key in found:
+            what = "comes twice" if equals else "is no note; give a key and a text, as job=nightly"
+            raise InputError(f"--note {each!r} {what}. Nothing was written")
+        found[key] = value
+    return found
 
 
 def _print(done: WriteResult) -> None:

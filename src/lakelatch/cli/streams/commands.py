@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from json import loads as parse
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -22,6 +22,7 @@ from ..options import Json, Url
 from ..output import print_json, print_table, say
 
 if TYPE_CHECKING:
+    from ...choices import NullEvents, OnDelete
     from ...occ.table import Table
     from ...streams import RowHistory
 
@@ -78,8 +79,8 @@ def add(
             name,
             columns=columns.split(","),
             ordering=ordering,
-            on_delete=on_delete,
-            null=null,
+            on_delete=cast("OnDelete", on_delete),
+            null=cast("NullEvents", null),
             default={column: _value(table, column, said) for column, said in pairs} or None,
             merge=mergers or None,
             foreign_readers=foreign_readers,

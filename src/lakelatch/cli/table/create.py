@@ -63,6 +63,9 @@ def create(
     unique_constraint: Annotated[
         list[str] | None, typer.Option(metavar="COLUMNS", help="No two rows have the same values in these; repeatable.")
     ] = None,
+    check: Annotated[
+        list[str] | None, typer.Option(metavar="CONDITION", help="No row breaks it, as 'amount >= 0'; repeatable.")
+    ] = None,
     merge: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN=MERGER", help="How a column is merged; *= for all; repeatable.")
     ] = None,
@@ -79,6 +82,7 @@ def create(
         lambda store: name or store.url.rpartition("/")[2] or "table",
         lock=lock,
         unique_constraints=[columns.split(",") for columns in unique_constraint or []] or None,
+        check=check or None,
         merge=dict(each.partition("=")[::2] for each in merge or []) or None,
         **settings,
     )

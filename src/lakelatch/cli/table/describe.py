@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..locks.table_lock import holder_json, holder_text
+from ..locks.holder import holder_json, holder_text
 from ..options import Json, Url
 from ..output import bytes_text, count_text, duration_text, print_json, print_pairs
 
@@ -174,6 +174,7 @@ def _lines(table: Table, facts: dict[str, Any]) -> list[tuple[str, str]]:
 def _settings_text(settings: dict[str, Any]) -> str:
     index = f"bucket index of {settings['bucket_count']}" if settings["bucket_count"] else "simple index"
     unique = "".join(f"unique ({', '.join(columns)}), " for columns in settings["unique_constraints"])
+    unique += "".join(f"check ({sql}), " for sql in settings.get("check", ()))
     return (
         f"{settings['strategy']} strategy, {settings['isolation']} isolation, {index}, {unique}"
         f"lease {settings['lease_s']:g} s, lock wait {settings['lock_wait_s']:g} s, "

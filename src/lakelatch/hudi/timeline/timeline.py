@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ...errors import CorruptTableError
+from ...notebook import view
 from ..files import FileGroupId, lies_outside
 from ..table import TableConfig
 from .archived import History
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 # The folder of the active timeline in every table that this library writes; older tables differ (`timeline_folder`).
 TIMELINE = ".hoodie/timeline"
 _LOOKS = 3
+_SHOWN = 20  # instants, in a notebook
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,17 @@ class Timeline:
     empty: tuple[Instant, ...] = ()
     _contents: dict[Instant, CommitMetadata] = field(default_factory=dict, compare=False, repr=False)
     _commits: list[tuple[Instant, ...]] = field(init=False, default_factory=list, compare=False, repr=False)
+
+    def _repr_html_(self) -> str:
+        instants = (*self.completed, *self.pending)
+        return view(
+            f"timeline of {self.store.url}: {len(self.completed):,} completed, {len(self.pending):,} pending",
+            headers=("requested", "completed", "action", "state"),
+            rows=[
+                (each.requested, each.completed or "", each.action, each.state) for each in reversed(instants[-_SHOWN:])
+            ],
+            below=f"the newest {_SHOWN} of {len(instants):,}" if len(instants) > _SHOWN else "",
+        )
 
     @property
     def commits(self) -> tuple[Instant, ...]:

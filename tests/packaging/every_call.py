@@ -1,0 +1,142 @@
+"""A program that uses every public call, for type checkers: it is never run. A wrong word is marked as an error to expect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, assert_type
+
+import lakelatch
+from lakelatch import sql
+from lakelatch.locks import Lease, Release, metrics, open_provider
+from lakelatch.occ.transaction import RunResult
+
+ROWS: Any = [{"id": "a", "n": 1}]
+
+
+def tables(place: Path) -> None:
+    with lakelatch.create(place, record_key="id", check="n >= 0", exist_ok=True) as made:
+        assert_type(made, lakelatch.Table)
+    lakelatch.adopt(place, "none://").close()
+    table = lakelatch.open(place, isolation="serializable", strategy="priority", priority=3)
+    lakelatch.open(place, isolation="perfect")  # type: ignore[arg-type]
+    lakelatch.open(place, strategy="luck")  # type: ignore[arg-type]
+    done = table.upsert(
+        ROWS, missing="null", new_columns="add", zone="UTC", note={"job": "x"}, batch=("q", 1), attempts=3
+    )
+    assert_type(done, lakelatch.WriteResult)
+    assert_type(done.inserted + done.updated + done.deleted + done.files + done.bytes, int)
+    assert_type(done.took_s, float)
+    table.upsert(ROWS, missing="nil")  # type: ignore[arg-type]
+    table.upsert(ROWS, new_columns="maybe")  # type: ignore[arg-type]
+    table.upsert(ROWS, isolation="perfect")  # type: ignore[arg-type]
+    table.upsert(ROWS, attempts="3")  # type: ignore[arg-type]
+    table.upsert(ROWS, retries=3)  # type: ignore[call-arg]
+    table.upsert(ROWS, note={"job": 7})  # type: ignore[dict-item]
+    table.insert(ROWS, progress=lambda progress: print(progress.done))
+    table.overwrite(ROWS, partitions=[{"day": "mon"}])
+    table.overwrite_table(ROWS)
+    table.delete(ROWS)
+    table.delete_where("n > 1", partition="day=mon")
+    table.delete_all()
+    table.update_where("n > 1", {"n": sql("n + 1")})
+    merge = table.merge(ROWS).when_matched("s.n > t.n", update="all").when_not_matched(insert="all")
+    assert_type(merge, lakelatch.Merge[lakelatch.WriteResult])
+    assert_type(merge.run(), lakelatch.WriteResult)
+    assert_type(table.run(lambda txn: txn.instant, operation="upsert"), RunResult[str])
+    table.run(lambda txn: txn.instant, operation="upset")  # type: ignore[arg-type]
+    table.add_column("m", "bigint", note={"why": "x"})
+    table.widen_column("m", "bigint")
+    assert_type(table.last_batch("q"), int | None)
+    assert_type(table.settings, lakelatch.Settings)
+    table.change_settings(lease_s=10.0)
+    table.set_lock("none://")
+    print(table.lock, table.config, table.streams, table.schema(), table.snapshot(), table.view(), table.timeline())
+    for instant, metadata in table.commits(after=None):
+        print(instant.requested, metadata.extra)
+        print(table.why(instant.requested).note, table.lost_rows(instant.requested), table.rescue(instant.requested))
+    for event in table.events(every_s=1.0):
+        print(event.writer)
+    print(table.rollback_failed_writes(wait=True), table.explain_row("a"))
+    table.close()
+
+
+def reads(table: lakelatch.Table) -> None:
+    scan = table.read(columns=["id"], where="n > 1", as_of="2026-11-24", limit=10)
+    assert_type(scan, lakelatch.Scan)
+    print(scan.to_arrow(), scan.to_pandas(), scan.to_polars(), scan.to_duckdb(), scan.to_pylist(), scan.to_batches())
+    print(scan.head(3), scan.explain(), scan.parts(1 << 20), scan.limited(5), scan.schema, scan.completion)
+    assert_type(scan.count(), int)
+    print(table.changes(after=None).to_arrow(), table.change_feed(after=None).to_pylist())
+    with table.pinned() as pinned:
+        print(pinned)
+    for each in table.snapshot().file_slices():
+        print(table.read_slice(each))
+
+
+def services(table: lakelatch.Table) -> None:
+    for planned in (
+        table.plan_clean(), table.plan_archive(), table.plan_clustering(), table.plan_compaction(), table.plan_log_compaction()
+    ):  # fmt: skip
+        if planned is not None:
+            table.execute(planned)
+    print([table.cancel_plan(each.instant) for each in table.plans()])
+    table.clean(retain_commits=0)
+    table.archive(keep_min=2)
+    table.cluster(sort_by=["n"], layout="z-order")
+    table.cluster(layout="spiral")  # type: ignore[arg-type]
+    table.compact()
+    table.compact_logs()
+    table.run_services(cluster=True)
+    kept = table.savepoint(comment="x")
+    print(table.savepoints(), table.restore(kept.instant))
+    table.delete_savepoint(kept.instant)
+
+
+def transactions(table: lakelatch.Table) -> None:
+    with table.transaction("insert_overwrite", isolation="serializable", note={"job": "x"}, lock_first=True) as txn:
+        assert_type(txn, lakelatch.Transaction)
+        txn.upsert(ROWS, missing="null")
+        txn.insert(ROWS)
+        txn.overwrite(ROWS)
+        txn.overwrite_table(ROWS)
+        txn.delete(ROWS)
+        txn.delete_where("n > 1")
+        txn.delete_all()
+        txn.update_where("n > 1", {"n": 1})
+        assert_type(txn.merge(ROWS).when_matched(delete=True), lakelatch.Merge[None])
+        txn.add_column("m", "bigint")
+        txn.widen_column("m", "bigint")
+        print(txn.read().to_arrow(), txn.depends_on(None), txn.schema, txn.instant, txn.isolation, txn.result)
+        txn.check()
+        txn.allow_empty()
+        txn.stream("s").upsert(ROWS)
+        assert_type(txn.commit(), lakelatch.CommitResult | None)
+    table.transaction("upset")  # type: ignore[arg-type]
+    table.transaction().abort()
+
+
+def streams(table: lakelatch.Table) -> None:
+    stream = table.stream("clicks", columns=["n"], ordering="at", on_delete="row", null="keep")
+    assert_type(stream, lakelatch.TableStream)
+    table.stream("clicks", on_delete="gone")  # type: ignore[arg-type]
+    print(stream.upsert(ROWS, batch=("q", 1)), stream.delete(ROWS), stream.declaration)
+
+
+def locks() -> None:
+    with lakelatch.lock("memory://x", "k", wait_s=1) as lease:
+        assert_type(lease, Lease)
+        lease.ensure_held(fresh=True)
+    with lakelatch.lock("memory://x", ["a", "b"]) as (one, other):
+        print(one.token, other.token)
+    print(lakelatch.lock("memory://x", "k").ask_revoke(wait_s=1))
+    with open_provider("memory://x") as provider:
+        held = provider.acquire("k", wait_s=1)
+        assert_type(held.release(), Release)
+        print(provider.try_acquire("k"), provider.inspect("k"), provider.breaks("k"))
+        provider.break_lease("k", token=1, reason="stuck", who="me")
+    metrics.enable()
+
+
+def errors(error: lakelatch.ConflictError) -> None:
+    print(error.landed, error.retryable, error.docs, error.details, error.winner)
+    print(lakelatch.MarkerServer, lakelatch.Progress, lakelatch.RunResult, lakelatch.locks, lakelatch.__version__)
