@@ -88,3 +88,24 @@ def test_a_row_is_explained_by_its_events(run, url):
         table.stream("one").delete([{"id": "x", "a_at": date(2020, 1, 4)}])
     assert "no row" in run("streams", "explain", url, "x").stdout
     assert run.json("streams", "explain", url, "x")[0]["there"] is False
+
+
+def test_files_are_written_as_events_of_a_stream(run, url, tmp_path):
+    run("streams", "add", url, "two", "--columns", "b", "--ordering", "b_at", "--on-delete", "row")
+    events = tmp_path / "events.json"
+    events.write_text('{"id": "\U0001f985", "b": "first", "b_at": 5}\n')
+    done = run.json("upsert", url, str(events), "--stream", "two", "--batch", "web:1", "--note", "job=web")
+    assert (done["given"], done["repeated"]) == (1, False)
+    assert run.json("upsert", url, str(events), "--stream", "two", "--batch", "web:1")["repeated"]
+    events.write_text('{"id": "\U0001f985", "b": "late", "b_at": 4}\n')
+    run("upsert", url, str(events), "--stream", "two")
+    assert [each["b"] for each in run.json("read", url)] == ["first"]
+    events.write_text('{"id": "\U0001f985", "b_at": 6}\n')
+    run("delete", url, str(events), "--stream", "two")
+    assert run.json("read", url) == []
+    for wrong, told in (
+        (["--missing", "null"], "all columns of its stream"),
+        (["--new-columns", "add"], "streams add"),
+    ):
+        assert told in run("upsert", url, str(events), "--stream", "two", *wrong, code=2).stderr
+    assert "no stream 'three'" in run("upsert", url, str(events), "--stream", "three", code=2).stderr

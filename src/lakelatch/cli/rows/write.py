@@ -44,6 +44,11 @@ Noted = Annotated[
     typer.Option("--note", metavar="KEY=VALUE", help="Stored with the commit; repeatable."),
 ]
 
+StreamName = Annotated[
+    str | None,
+    typer.Option("--stream", metavar="NAME", help="As events of this stream, which carry all of its columns."),
+]
+
 
 def upsert(
     url: Url,
@@ -55,10 +60,12 @@ def upsert(
     zone: Zone = None,
     batch: SourceBatch = None,
     note: Noted = None,
+    stream: StreamName = None,
     json: Json = False,
 ) -> None:
     """Write the rows of a file: they replace those with the same key, and new keys are inserted."""
-    _write("upsert", url, file, format, batch, note, json=json, missing=missing, new_columns=new_columns, zone=zone)
+    columns = {"missing": missing, "new_columns": new_columns, "zone": zone}
+    _write("upsert", url, file, format, batch, note, stream, json=json, **columns)
 
 
 def insert(
@@ -84,22 +91,29 @@ def delete(
     format: FileFormat = None,  # noqa: A002
     batch: SourceBatch = None,
     note: Noted = None,
+    stream: StreamName = None,
     json: Json = False,
 ) -> None:
-    """Delete the rows whose keys are in a file; its other columns are not looked at."""
-    _write("delete", url, file, format, batch, note, json=json)
+    """Delete the rows whose keys are in a file; its other columns are not looked at, but a stream's ordering column."""
+    _write("delete", url, file, format, batch, note, stream, json=json)
 
 
 def _write(
     operation: Literal["upsert", "insert", "delete"], url: str, file: str, kind: str | None, batch: str | None,
-    note: list[str] | None, *,    json: bool, **columns: Any,
+    note: list[str] | None, stream: str | None = None, *, json: bool, **columns: Any,
 ) -> None:  # fmt: skip
     """Write the rows of a file into a table, in one transaction that is retried when it loses."""
     import lakelatch
 
     kind, numbered = format_of(file, kind), None if batch is None else _batch(batch)
     noted = _note(note or [])
+    if stream is not None and any(columns.pop(name, "refuse") != "refuse" for name in ("missing", "new_columns")):
+        raise InputError(
+            f"--missing and --new-columns do not go with --stream {stream}: an event carries all columns of its stream; "
+            "`lakelatch streams add` gives it more. Nothing was written"
+        )
     with lakelatch.open(url) as table:
+        target = table if stream is None else table.stream(stream)
         # Before the file is read, which may take minutes.
         table.session.refuse_if_unwritable()
         arrived = 0
@@ -112,7 +126,7 @@ def _write(
 
             rows = read_rows(file, kind, table.schema(), seen)
         with Bar() as progress:
-            verb: Callable[..., WriteResult] = getattr(table, operation)
+            verb: Callable[..., WriteResult] = getattr(target, operation)
             done = verb(rows, progress=progress, batch=numbered, note=noted, **columns)
         place = table.url
     if json:
