@@ -99,10 +99,10 @@ def test_files_are_written_as_events_of_a_stream(run, url, tmp_path):
     assert run.json("upsert", url, str(events), "--stream", "two", "--batch", "web:1")["repeated"]
     events.write_text('{"id": "\U0001f985", "b": "late", "b_at": 4}\n')
     run("upsert", url, str(events), "--stream", "two")
-    assert [each["b"] for each in run.json("read", url)] == ["first"]
+    assert '"b": "first"' in run("read", url, "--json").stdout
     events.write_text('{"id": "\U0001f985", "b_at": 6}\n')
     run("delete", url, str(events), "--stream", "two")
-    assert run.json("read", url) == []
+    assert run("read", url, "--json").stdout == ""
     for wrong, told in (
         (["--missing", "null"], "all columns of its stream"),
         (["--new-columns", "add"], "streams add"),
