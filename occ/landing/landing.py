@@ -103,7 +103,10 @@ class Landing:
         self._theirs: Commit | None = (
             None  # our commit, in an entry that another writer appended and may not have flushed
         )
-        self._forged = False  # another commit than the one prepared is in the log
+        self._prepared: list[
+            Commit
+        ] = []  # what this attempt may be in the log as; unknown of a plan, which others execute too
+        self._forged = False  # another commit than those prepared is in the log
         self.result: CommitResult | None = None
         self.appended = False
 
@@ -292,6 +295,8 @@ class Landing:
         if not session.settings.timeline_first:
             session.log.look()
         entry = self._entry()
+        if self._waiter is not None:
+            self._prepared.append(entry)
         if self._by_coordinator(entry):
             return
         expected = entry.placed(completion="", token=0, schema=self._workspace.schema_text or schema)
@@ -440,9 +445,10 @@ class Landing:
 
         Raises `RolledBackError` if it is not what this writer has prepared: then nothing of that landed.
         """
-        attempt, asked = self._attempt, self._asked
+        attempt, prepared = self._attempt, [*self._prepared, *self._asked]
         found = next((each for each in reversed(attempt.follower.commits) if each.instant == attempt.instant), None)
-        if found is None or not asked or any(is_what_was_asked(found, each) for each in asked):
+        # What another engine's timeline tells of it is imported in other words.
+        if found is None or not prepared or found.imported or any(is_what_was_asked(found, each) for each in prepared):
             return found
         self._forged = True
         self._publish(found)  # the sweep keeps the files that the instant names

@@ -300,6 +300,28 @@ def test_a_forged_commit_makes_nobody_believe_that_it_landed(world, asked):
     sound(world, BEGUN | {"new": 1})
 
 
+def test_nor_who_asks_nobody(world, asked):
+    """It has put no request, and somebody else asks for a commit of nothing under its T."""
+    victim, hostile = world.writer("W"), asking(world, asked, "W")
+    txn = victim.table.transaction("insert")
+    insert(txn, "a", "new")
+    txn.workspace.close_files()
+    asked.hears = lambda _: None
+    txn._landing._waiter._attempt.session.coordinator = asked
+    txn._landing._waiter.ask_coordinator(txn._landing._entry())
+    victim.table.session.coordinator = None
+    txn._landing._waiter.asked.clear()
+    request = asked.asked[-1].wanted
+    assert isinstance(request, Request)
+    nothing = replace(request, commit=replace(request.commit, metadata={**request.commit.metadata, "stats": []}))
+    asked.hears = lambda question: question
+    hostile.table.session.coordinator.ask(Question(0, nothing), 1.0)
+    assert fate(hostile.table, txn.instant) == ["begin", "commit"]
+    with pytest.raises(RolledBackError, match="another content"):
+        txn.commit()
+    sound(world, BEGUN)
+
+
 @pytest.mark.parametrize(
     "change",
     [
