@@ -154,7 +154,7 @@ def overwrites_claim_no_region() -> Patches:
 
         return write_set
 
-    return [method(Staged, "write_set", make)]
+    return [method(Staged, "write_set", make), mock.patch.object(Staged, "region", NOWHERE)]
 
 
 @mutant()

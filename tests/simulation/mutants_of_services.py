@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from copy import copy
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -224,9 +223,7 @@ def unique_values_are_compared_as_keys_only() -> Patches:
 
     def same(case: Any) -> Any:
         mine = {name: values for name, values in case.ours.writes.unique.items() if not name}
-        case = copy(case)
-        case.ours = replace(case.ours, writes=replace(case.ours.writes, unique=mine))
-        return real(case)
+        return real(case._replace(ours=replace(case.ours, writes=replace(case.ours.writes, unique=mine))))
 
     return [_instead_of_same_value(same)]
 
