@@ -110,6 +110,8 @@ def test_a_scan_has_a_head_and_a_limit(table):
         assert sum(each.num_rows for each in scan.to_batches()) == min(limit, 300)
         assert scan.head(5).to_pylist() == whole[: min(limit, 5)]
     assert table.changes(after=None).head(3).num_rows == 3
+    with pytest.raises(lakelatch.InputError, match="head: n=None"):
+        table.read().head(None)
     for wrong in (-1, 1.5, "5", True, float("nan")):
         with pytest.raises(lakelatch.InputError, match="limit="):
             table.read(limit=wrong)
@@ -143,6 +145,8 @@ def test_a_merge_that_is_dropped_without_run_warns(table):
 def test_the_package_lists_what_is_public():
     assert dir(lakelatch) == sorted([*lakelatch.__all__, "__version__"])
     assert all(hasattr(lakelatch, name) for name in dir(lakelatch))
+    assert lakelatch.spark.open, "without an import of its own"
+    assert lakelatch.testing.LockProviderContract
 
 
 def test_a_path_names_a_table(tmp_path):

@@ -38,11 +38,18 @@ class ValueCheck:
     columns: tuple[str, ...]
 
     def those(self, rows: pa.Table) -> pa.Table:
-        """Return the rows that break it. A column that the rows lack is null in all of them."""
+        """Return the rows that break it. A column that the rows lack is null in all of them.
+
+        Raises:
+            InputError: it has no result for a row.
+        """
         there = [name for name in self.columns if name in rows.column_names]
         # Conditions know no dictionaries, in which texts come that repeat.
         values = pa.Table.from_arrays([plain(rows.column(name)) for name in there], names=there) if there else None
-        return rows.filter(self.broken.mask(rows if values is None else values))
+        try:
+            return rows.filter(self.broken.mask(rows if values is None else values))
+        except InputError as e:  # it has no result, as of a division by zero
+            raise InputError(f"check={self.sql!r}: {e}", check=self.sql) from e
 
     def shown(self, rows: pa.Table) -> str:
         """Return some of the rows with their record keys, for a message."""

@@ -88,9 +88,9 @@ class Scan:
         tables = list(self._rows())
         return pa.concat_tables(tables) if tables else self.schema.empty_table()
 
-    def head(self, rows: int = 10) -> pa.Table:
-        """Return the first rows as an Arrow table; no more row groups are read than that takes, and some ahead."""
-        return self.limited(number(rows, "rows", least=0, whole=True)).to_arrow()
+    def head(self, n: int = 10) -> pa.Table:
+        """Return the first ``n`` rows as an Arrow table; no more row groups are read than that takes, and some ahead."""
+        return self.limited(number(n, "head: n", least=0, whole=True)).to_arrow()
 
     def to_pandas(self) -> Any:
         """Return all rows as a pandas DataFrame; `ConfigError` without pandas."""

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+_PACKAGES = ("locks", "server", "spark", "testing")  # that people use without an import of their own
 # Public name -> its module.
 _LAZY = {
     "CommitResult": "occ.session",
@@ -120,8 +121,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "locks":
-        return import_module(".locks", __name__)
+    if name in _PACKAGES:
+        return import_module(f".{name}", __name__)
     if name in _LAZY:
         return getattr(import_module(f".{_LAZY[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

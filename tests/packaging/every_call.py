@@ -18,6 +18,8 @@ def tables(place: Path) -> None:
         assert_type(made, lakelatch.Table)
     lakelatch.adopt(place, "none://").close()
     table = lakelatch.open(place, isolation="serializable", strategy="priority", priority=3)
+    lakelatch.open(place, coordinator=lakelatch.LocalCoordinator()).close()
+    lakelatch.open(place, coordinator=lakelatch.CoordinatorServer("http://127.0.0.1:8047", token="x")).close()
     lakelatch.open(place, isolation="perfect")  # type: ignore[arg-type]
     lakelatch.open(place, strategy="luck")  # type: ignore[arg-type]
     done = table.upsert(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
 import pytest
 
 import lakelatch
@@ -14,6 +15,7 @@ from lakelatch.occ.entries.origin import NOTE_BYTES, note_in
 from lakelatch.testing.faults import On, Refuse
 
 from ...command_line import Runner
+from ..landing.test_coordinator import Direct
 from ..landing.test_together import asks, begun, leads, together_in
 from ..world import add, rows
 
@@ -248,3 +250,23 @@ def test_a_commit_without_one_has_the_bytes_that_it_had(table):
         each for each in table.session.log.entries() if isinstance(each, Commit) and each.instant == done.instant
     ]
     assert "extra" not in (entry.metadata or {})
+
+
+def test_a_coordinator_commits_it_for_its_writer(make_world):
+    world = make_world()
+    asked = Direct(world.writer("leader"))
+    a = world.writer("A")
+    a.table.session.coordinator = asked
+    done = a.table.upsert(rows("a", {"a0": 5}), note=NOTE)
+    assert asked.asked, "it was asked"
+    told = {each.requested: note_in(metadata.extra) for each, metadata in world.writer("B").table.commits()}
+    assert told[done.instant] == NOTE
+
+
+def test_events_of_a_stream_have_one(tmp_path):
+    schema = pa.schema([("id", pa.string()), ("at", pa.int64()), ("seen", pa.string())])
+    kind = {"type": "merge_on_read", "table_version": 9, "bucket_count": 2}
+    with lakelatch.create(tmp_path / "t", record_key="id", schema=schema, **kind) as made:
+        stream = made.stream("s", columns="seen", ordering="at")
+        stream.upsert([{"id": "a", "at": 1, "seen": "x"}], note=NOTE)
+        assert noted(made) == NOTE

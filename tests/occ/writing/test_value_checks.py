@@ -192,6 +192,14 @@ def test_columns_that_do_not_fit_are_named(tmp_path):
             table.change_settings(check=["k > 0"])
 
 
+def test_a_check_without_a_result_is_named(tmp_path):
+    with lakelatch.create(tmp_path / "t", record_key="id", check="6 / n > 1") as table:
+        table.upsert([{"id": "a", "n": 2}])
+        with pytest.raises(InputError, match=r"check='6 / n > 1': .*division by zero"):
+            table.upsert([{"id": "b", "n": 0}])
+        assert table.read().count() == 1
+
+
 def test_fields_of_a_struct_and_functions_are_read(tmp_path):
     with lakelatch.create(
         tmp_path / "t", record_key="id", schema=SCHEMA, check=["s.n between 0 and 9", "length(id) <= 3 -- short"]
