@@ -67,7 +67,7 @@ class State(NamedTuple):
     """Another of ours, who comes upon one that is silent."""
     target: tuple[str, int] = ("look", NOBODY)
     """A foreign writer's rollback of one of ours."""
-    restore: str = ""
+    restore: str = "later"
     """How far a foreign restore is: it has been planned, or has deleted, or is done."""
     taken: int = 0
     """The commits that it takes back."""
@@ -361,7 +361,7 @@ class Neighbours(Bounded):
 
     def _foreign_restores(self, s: State) -> Iterator[tuple[str, State]]:
         match s.restore:
-            case "" if s.lock == NOBODY and s.completed:
+            case "later" if s.lock == NOBODY and s.completed:
                 yield "a restore is planned", s._replace(restore="planned", taken=_set(s.completed))
             case "planned":
                 left = tuple(j for j in s.completed if not s.taken >> j & 1)

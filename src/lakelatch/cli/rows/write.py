@@ -94,7 +94,7 @@ def delete(
     stream: StreamName = None,
     json: Json = False,
 ) -> None:
-    """Delete the rows whose keys are in a file; its other columns are not looked at, but a stream's ordering column."""
+    """Delete the rows whose keys are in a file; its other columns are not looked at. Events need their ordering column."""
     _write("delete", url, file, format, batch, note, stream, json=json)
 
 
