@@ -137,7 +137,7 @@ def the_snapshot_is_taken_at_the_head() -> Patches:
     def make(real: Any) -> Any:
         def at(self: Any, slot: int, top: str, later: Any) -> Any:
             self._log.catch_up()
-            return self._cold(self._log.state.top)
+            return self._cold(self._log.state.top, self._told(self._log.next_slot))
 
         return at
 

@@ -43,7 +43,7 @@ def an_unknown_transaction_is_swept() -> Patches:
     """Whatever is not known to have landed is taken for dead, the living included."""
 
     def make(real: Any) -> Any:
-        def sweep(self: Any, instant: str, action: str = "") -> int:
+        def sweep(self: Any, instant: str, action: str = "", **_: Any) -> int:
             return 0 if self._log.outcome(instant) == "commit" else self._sweep_dead(instant, action)
 
         return sweep

@@ -207,7 +207,8 @@ def of_a_batch_the_last_event_counts() -> Patches:
 @mutant(_streams)
 def events_of_one_bucket_conflict() -> Patches:
     """Streams meet as other writers do, and one of two loses."""
-    return [mock.patch.dict(COMPLETED, {(Kind.STREAM, Kind.STREAM): "x"})]
+    both_compared = mock.patch("lakelatch.conflict.resolve.INDIFFERENT", frozenset())
+    return [mock.patch.dict(COMPLETED, {(Kind.STREAM, Kind.STREAM): "x"}), both_compared]
 
 
 # --- columns with a merger ----------------------------------------------------------------------------------------------
