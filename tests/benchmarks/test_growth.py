@@ -52,14 +52,14 @@ def test_a_table_is_as_large_as_it_was_asked_to_be(tmp_path):
 
 def test_simulated_writers_take_the_time_of_their_requests_and_land_all():
     with simulated():
-        run = Run(writers=3, commits=2, request_s=0.03, slow=0.0, seed=1, lock_s=0.0, together=False, coordinated=False)
+        run = Run(writers=3, commits=2, request_s=0.03, slow=0.0, seed=1, lock_s=0.0, coordinated=False)
         run.perform()
         facts = run.facts()
         run.judge()
         # One after another, each request within 30 % of its time; heartbeats are none of a commit's own.
         assert facts["p50_s"] >= 0.7 * 0.03 * 10
         assert facts["commits"] == 6
-        slower = Run(writers=3, commits=2, request_s=0.3, slow=0.0, seed=1, lock_s=0.0, together=False, coordinated=False)
+        slower = Run(writers=3, commits=2, request_s=0.3, slow=0.0, seed=1, lock_s=0.0, coordinated=False)
         slower.perform()
         assert slower.facts()["p50_s"] > 5 * facts["p50_s"]
         run.landed.pop()
