@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 
 import lakelatch
-from lakelatch.conflict import Party, ReadSet, WriteSet, resolve
+from lakelatch.conflict import NOWHERE, Party, ReadSet, WriteSet, resolve
 from lakelatch.conflict.write_set import EVERYWHERE
 from lakelatch.errors import LockError, StorageError
 from lakelatch.hudi.files import FileGroupId
@@ -425,7 +425,7 @@ def what_is_replaced_is_not_written() -> Variant:
     def write_set(self: Staged) -> WriteSet:
         return WriteSet(frozenset(self._stats))
 
-    return [instead(Staged, "write_set", write_set)]
+    return [instead(Staged, "write_set", write_set), instead(Staged, "region", NOWHERE)]
 
 
 KINDS = ("insert_overwrite", "insert_overwrite_table", "delete_partition")
