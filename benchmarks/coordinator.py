@@ -65,7 +65,7 @@ class FarStore:
 
         def asked(*given: Any, **more: Any) -> Any:
             self.requests += 1
-            if self._request_s:
+            if self._request_s:  # the ways there and back are what is measured
                 time.sleep(self._request_s / 2)
             answer = found(*given, **more)
             if self._request_s:
@@ -180,7 +180,12 @@ def redis() -> Iterator[str]:
         stdout=subprocess.DEVNULL,
     )
     try:
-        time.sleep(0.5)
+        while True:  # a server sends no notification when it has opened its port
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                break
+            except ConnectionRefusedError:
+                time.sleep(0.02)
         yield f"redis://127.0.0.1:{port}"
     finally:
         server.terminate()

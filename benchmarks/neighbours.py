@@ -29,11 +29,11 @@ import pyarrow as pa
 
 import lakelatch
 from lakelatch.bench.servers import started
+from lakelatch.demo.neighbours import job_options
 from lakelatch.demo.stage import Child
 from lakelatch.demo.verdict import by_hudi
 from lakelatch.hudi.timeline import Instant, encode_commit, file_name, from_epoch_ms
 from lakelatch.occ.check import check
-from lakelatch.occ.doctor import writer_options
 from lakelatch.occ.entries import Commit
 
 from ._report import machine, percentile, show
@@ -72,21 +72,9 @@ class Beside:
             heartbeat_interval_s=0.5, heartbeat_timeout_s=10.0, yield_wait_s=60.0, **kind,
         )  # fmt: skip
         self.table.upsert(rows("start", 0))
-        self.options = writer_options(self.table.config, self.table.settings) | {
-            "hoodie.table.name": self.table.config.name,
-            "hoodie.datasource.write.operation": "upsert",
-            "hoodie.datasource.write.recordkey.field": "id",
-            "hoodie.datasource.write.partitionpath.field": "",
-            "hoodie.write.lock.wait_time_ms_between_retry": "100",
-            "hoodie.write.lock.client.num_retries": "600",
-            "hoodie.write.lock.client.wait_time_ms_between_retry": "100",
-        }
+        self.options = job_options(self.table)
         if self.table.config.merge_on_read:
-            self.options |= {
-                "hoodie.datasource.write.table.type": "MERGE_ON_READ",
-                "hoodie.compact.inline": "true",
-                "hoodie.compact.inline.max.delta.commits": "3",
-            }
+            self.options |= {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "3"}
 
     def jvm(self, name: str, rounds: list[list[dict[str, Any]]], **more: Any) -> None:
         """Start a JVM job of these rounds."""

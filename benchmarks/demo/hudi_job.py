@@ -77,12 +77,12 @@ def main(bundle: str, path: str) -> None:
             else:
                 tell("landed", round=number, attempt=attempt)
                 break
-    time.sleep(job.get("idle_s", 0))
+    time.sleep(job.get("idle_s", 0))  # an idle job beside which others are measured
     spark.stop()
 
 
 def _slowly(seconds: float, rows: Any) -> Any:
-    time.sleep(seconds)
+    time.sleep(seconds)  # stands for the work of a job
     yield from rows
 
 

@@ -71,16 +71,7 @@ class NeighbourStage:
                 + _rows("old", -1, TO_DELETE)
                 + _rows("last", -1, 1)
             )
-            options = writer_options(table.config, table.settings) | {
-                "hoodie.table.name": table.config.name,
-                "hoodie.datasource.write.table.type": "MERGE_ON_READ",
-                "hoodie.datasource.write.operation": "upsert",
-                "hoodie.datasource.write.recordkey.field": "id",
-                "hoodie.datasource.write.partitionpath.field": "",
-                "hoodie.write.lock.wait_time_ms_between_retry": "100",
-                "hoodie.write.lock.client.num_retries": "600",
-                "hoodie.write.lock.client.wait_time_ms_between_retry": "100",
-            }
+            options = job_options(table)
         compacts = {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "2"}
         for name, rounds in JVM.items():
             more = compacts if name == "compacting" else {"hoodie.compact.inline": "false"}
@@ -188,6 +179,20 @@ class NeighbourStage:
         if event["code"]:
             raise self._jobs["judge"].failure(event["code"])
         return rows
+
+
+def job_options(table: Table) -> dict[str, str]:
+    """Return the options of a JVM job that upserts into an unpartitioned table whose key is ``id``."""
+    return writer_options(table.config, table.settings) | {
+        "hoodie.table.name": table.config.name,
+        "hoodie.datasource.write.table.type": "MERGE_ON_READ" if table.config.merge_on_read else "COPY_ON_WRITE",
+        "hoodie.datasource.write.operation": "upsert",
+        "hoodie.datasource.write.recordkey.field": "id",
+        "hoodie.datasource.write.partitionpath.field": "",
+        "hoodie.write.lock.wait_time_ms_between_retry": "100",
+        "hoodie.write.lock.client.num_retries": "600",
+        "hoodie.write.lock.client.wait_time_ms_between_retry": "100",
+    }
 
 
 def rows_to_write(name: str, number: int) -> pa.Table:

@@ -25,7 +25,7 @@ from ...errors import LakeLatchError, LockLostError
 from ..coordination import ALONE_S, Answer, Question
 from ..entries import BeginRequest, Commit, GroupCommit, LogEntry, Request, singly
 from ..workspace import begun_together, takes
-from .together import judged
+from .together import take_in
 
 if TYPE_CHECKING:
     from ..log import LogState
@@ -185,17 +185,8 @@ class Coordinator:
         session, slot = self._session, self._session.log.next_slot
         token, members, trial = lease.token_at(state), list[Commit](), state.fork()
         self._forget(state, slot)
-        for each in waiting:
-            request = each.question.wanted
-            assert isinstance(request, Request)
-            try:
-                found = judged(session, request, trial, members, token, self._seen)
-            except LakeLatchError as e:  # concerns this request alone, such as a side object that is gone
-                _log.info("%s: the request of %s is passed over: %s", session.url, request.instant, e)
-                continue
-            if found is not None:
-                members.append(replace(found, slot=slot, place=len(members)))
-                trial.apply(members[-1])
+        requests = [each.question.wanted for each in waiting if isinstance(each.question.wanted, Request)]
+        take_in(session, requests, trial, members, slot=slot, token=token, seen=self._seen)
         return None if not members else GroupCommit(tuple(members)) if len(members) > 1 else members[0]
 
     def _forget(self, state: LogState, slot: int) -> None:

@@ -184,22 +184,36 @@ class GroupCommitBatch:
             members = [replace(mine, slot=slot)]  # numbered as they will stand in that slot
             trial = state.fork()
             trial.apply(members[0])
-            for each in self._requests:
-                try:
-                    found = judged(session, each, trial, members, mine.token)
-                except LakeLatchError as e:  # concerns this request alone, such as a side object that is gone
-                    _log.info("%s: the request of %s is passed over: %s", session.url, each.instant, e)
-                    continue
-                if found is not None:
-                    members.append(replace(found, slot=slot, place=len(members)))
-                    trial.apply(members[-1])
+            take_in(session, self._requests, trial, members, slot=slot, token=mine.token)
         except LakeLatchError as e:
             _log.info("%s: %s commits for nobody else: %s", session.url, self._own, e)
             return mine
         return GroupCommit(tuple(members)) if len(members) > 1 else mine
 
 
-def judged(
+def take_in(
+    session: Session,
+    requests: Sequence[Request],
+    trial: LogState,
+    members: list[Commit],
+    *,
+    slot: int,
+    token: int,
+    seen: Seen | None = None,
+) -> None:
+    """Add the requests that may commit to the members of that slot's entry, and to the state that they make."""
+    for each in requests:
+        try:
+            found = _judged(session, each, trial, members, token, seen)
+        except LakeLatchError as e:  # concerns this request alone, such as a side object that is gone
+            _log.info("%s: the request of %s is passed over: %s", session.url, each.instant, e)
+            continue
+        if found is not None:
+            members.append(replace(found, slot=slot, place=len(members)))
+            trial.apply(members[-1])
+
+
+def _judged(
     session: Session,
     asked: Request,
     state: LogState,

@@ -184,7 +184,7 @@ _LANDED = Commit(
     T, C, "commit", "UPSERT", "w", 7, EVERYWHERE, COMMIT.schema, _METADATA, slot=4, undone=(f"{T}_{C}.commit",)
 )
 _SERVED = Commit(T, C, "clean", "CLEAN", "w", 7, metadata={"operation": "CLEAN", "held": {"content": SLICES}}, slot=4)
-_OPEN = Open(T, 7, Settings(), (_BEGIN,), _LANDED, 0, COMMIT.schema)
+_OPEN = Open(T, 7, Settings(), (_BEGIN,), _LANDED, 0, COMMIT.schema, pending=(T,))
 _GROUP = FileGroupId("p=a", GROUP)
 _SCAN = Scan(EVERYWHERE, where_of([("n", ">", 1), ("d", "in", (date(2026, 1, 2), "x"))]), frozenset({_GROUP}))
 _LOSS = Loss(
@@ -202,6 +202,7 @@ _ENTRIES = [
         End("abort", T, "w", "why", 3, _LOSS),
         Setting(Settings(), "w", 3),
         Close(3),
+        Close(3, (T,)),
         _OPEN,
     )
 ]
