@@ -106,7 +106,7 @@ def create(
     refuse_unknown_settings(create, settings)
     writer = text(writer, "writer", empty=True)
     store = store_of(url, storage)
-    declarations = _declarations(streams)
+    declarations = declarations_of(streams)
     if declarations:
         type = type if "type" in _given.get() else "merge_on_read"  # noqa: A001
         table_version = table_version if "table_version" in _given.get() else 9
@@ -148,7 +148,8 @@ def create(
     return table
 
 
-def _declarations(streams: Mapping[str, Mapping[str, Any]] | None) -> list[Stream]:
+def declarations_of(streams: Mapping[str, Mapping[str, Any]] | None) -> list[Stream]:
+    """Return the streams that these arguments of `Table.stream` declare, by name. Raises `InputError` for others."""
     if streams is None:
         return []
     told = 'streams are told by name, as {"orders": {"columns": ["amount"], "ordering": "paid_at"}}'

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -386,31 +384,3 @@ def test_properties_that_were_not_written_are_written_before_the_first_event(tmp
         assert other.config.for_streams
     assert [each["a"] for each in table.read().to_pylist()] == [1]
     table.close()
-
-
-def test_a_table_whose_log_is_gone_is_not_read_by_other_rules(table):
-    table.stream("one", columns=["a"], ordering="a_at")
-    table.stream("one").upsert([row(a=1, a_at=2)])
-    with lakelatch.open(table.url, env=table.env) as reader:
-        reader.session.writable = False
-        with pytest.raises(lakelatch.UnsupportedTableError, match="has streams, whose order is in its commit log"):
-            reader.read().to_arrow()
-
-
-def test_streams_are_declared_again_when_the_log_was_lost(table):
-    """The properties say that the log files are of streams, so these are no other writes'."""
-    table.stream("one", columns=["a"], ordering="a_at")
-    table.stream("one").upsert([row(a=1, a_at=2)])
-    table.stream("one").upsert([row(a=2, a_at=1)])
-    table.close()
-    shutil.rmtree(Path(table.url.removeprefix("file://")) / ".hoodie/.lakelatch")
-    with lakelatch.adopt(table.url, lock="table", env=table.env, bucket_count=2) as again:
-        assert not again.streams
-        with pytest.raises(lakelatch.UnsupportedTableError, match="has streams"):
-            again.read().to_arrow()
-        with pytest.raises(lakelatch.UnsupportedTableError, match="has streams"):
-            again.compact()
-        again.stream("one", columns=["a"], ordering="a_at")
-        assert [each["a"] for each in again.read().to_pylist()] == [1]
-        again.compact()
-        assert [each["a"] for each in again.read().to_pylist()] == [1]

@@ -12,9 +12,10 @@ import pytest
 
 import lakelatch
 from lakelatch.errors import ConfigError, CorruptTableError, InputError, TableError, UnsupportedTableError
+from lakelatch.hudi.files import STREAM_NOTE
 from lakelatch.mergers import find
 from lakelatch.streams import Stream, folded, stitched
-from lakelatch.streams.notes import STREAM, BlockNote, floors_of, floors_to_footer
+from lakelatch.streams.notes import BlockNote, floors_of, floors_to_footer
 from lakelatch.testing import FakeEnvironment
 
 SCHEMA = pa.schema(
@@ -222,7 +223,7 @@ def test_a_log_file_of_other_writes_is_refused_by_readers_and_compaction(table):
     folder = Path(table.url.removeprefix("file://"))
     (log,) = folder.glob(".*.log.*")
     body = log.read_bytes()
-    log.write_bytes(body.replace(STREAM.encode(), b"lakelatch.strean"))
+    log.write_bytes(body.replace(STREAM_NOTE.encode(), b"lakelatch.strean"))
     for act in (lambda: table.read().to_arrow(), table.compact):
         with pytest.raises(UnsupportedTableError, match="was not written by a stream"):
             act()
@@ -246,13 +247,13 @@ def test_a_log_file_of_other_writes_is_refused_by_readers_and_compaction(table):
 )
 def test_a_note_that_no_block_can_have_is_damage(note):
     with pytest.raises(CorruptTableError, match="note of its stream"):
-        BlockNote.of({STREAM.encode(): note}, "x.log")
+        BlockNote.of({STREAM_NOTE.encode(): note}, "x.log")
 
 
 def test_notes_and_floors_come_back_as_they_were():
     note = BlockNote("ü{}%𝄞", "clear", ("a", "𝄞"))
     assert BlockNote.of({k.encode(): v.encode() for k, v in note.to_footer().items()}, "x") == note
-    assert json.loads(note.to_footer()[STREAM])["kind"] == "clear"
+    assert json.loads(note.to_footer()[STREAM_NOTE])["kind"] == "clear"
     floors = pa.table({"_hoodie_record_key": ["𝄞", "b"], "at": pa.array([None, 5], pa.int64())})
     stored = {k.encode(): v.encode() for k, v in floors_to_footer(floors).items()}
     assert floors_of(stored, "x").equals(floors)
