@@ -426,6 +426,7 @@ class Session:
             small_file_bytes=sizes.small,
             marker_client=self.marker_client,
             spans=self._spans,
+            known_footers=self.footers,
             record=self.records.get(instant),
         )
         self.refuse_rule(settings, schema)

@@ -137,8 +137,11 @@ def test_what_a_value_is_made_of_is_told(adding):
     assert [part[:2] for part in next(each for each in told.cells if each.column == "n").parts] == [(113, None), (1, 1)]
 
 
-def test_a_sum_that_does_not_fit_is_told_with_its_keys_and_goes_with_a_clear(adding):
-    send(adding, 1, *((at, 2**63 // 1000) for at in range(1001)))
+def test_a_sum_that_does_not_fit_is_told_with_its_keys_and_goes_with_a_clear(adding, monkeypatch):
+    """Writers of before, which did not look, could make one."""
+    with monkeypatch.context() as patch:
+        patch.setattr("lakelatch.occ.staging.stream_files.keep_within_range", lambda *_: None)
+        send(adding, 1, *((at, 2**63 // 1000) for at in range(1001)))
     for act in (lambda: of(adding), adding.compact, lambda: adding.explain_row("k")):
         with pytest.raises(TableError, match=r"column 'n' of .* cannot be merged: a sum does not fit into int64"):
             act()

@@ -23,6 +23,7 @@ from .fold import folded
 from .merge import Stitched, slice_rows, stitched
 from .notes import CLEARED, DELETED, UPSERT, BlockNote, floors_to_footer
 from .properties import Declared, declared_in, newest_of, with_streams
+from .totals import keep_within_range
 
 __all__ = [
     "CLEAR",
@@ -50,6 +51,7 @@ __all__ = [
     "floors_to_footer",
     "folded",
     "joined",
+    "keep_within_range",
     "needs_batch",
     "newest_of",
     "of_name",
