@@ -124,6 +124,24 @@ def test_events_that_are_not_whole_are_refused_and_nothing_is_written(spark, tab
         table.upsert(frame("id string, city string, a_at long, a long, a2 string", "x", "x", 1, 1, ""))
 
 
+@pytest.mark.parametrize("route", ["driver", "tasks"])
+def test_a_total_that_others_could_not_read_is_refused_by_key(spark, make, route):
+    table = make(sizes=ROUTES[route], **MADE)
+    half = 2**62
+    table.table.upsert(pa.Table.from_pylist([{"id": "x", "city": "x", "c": half - 7}], schema=SCHEMA))
+    stream = table.stream("c", columns=["c"], ordering="c_at", merge={"c": "sum"}, foreign_readers=False)
+    for number, (value, refused) in enumerate(
+        [(3, ""), (5, f"key 'x' from {half - 4} to {half + 1}"), (half // 100, "thousandth")]
+    ):
+        rows = spark.sql(f"select id, 'x' as city, 1L as c_at, {value}L as c from values ('x'), ('y') as t(id)")
+        if refused:
+            with pytest.raises(InputError, match=refused):
+                stream.upsert(rows, batch=("test", number))
+        else:
+            stream.upsert(rows, batch=("test", number))
+        assert {row["id"]: row["c"] for row in table.read().collect()} == {"x": half - 4, "y": 3}
+
+
 @pytest.mark.parametrize("table", ["tasks"], indirect=True)
 def test_streams_of_one_session_at_once_and_a_compaction_beside_them(spark, table):
     failures: list[Any] = []

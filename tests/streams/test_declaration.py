@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pyarrow as pa
 import pytest
@@ -10,8 +11,9 @@ import pytest
 import lakelatch
 from lakelatch.errors import ConfigError, ConflictError, InputError
 from lakelatch.mergers import Laws
+from lakelatch.streams import declared_in
 from lakelatch.testing import FakeEnvironment
-from lakelatch.testing.faults import FaultStore, On, Refuse
+from lakelatch.testing.faults import FaultStore, On, Pause, Refuse
 
 SCHEMA = pa.schema(
     [("id", pa.string()), ("part", pa.string())]
@@ -384,3 +386,47 @@ def test_properties_that_were_not_written_are_written_before_the_first_event(tmp
         assert other.config.for_streams
     assert [each["a"] for each in table.read().to_pylist()] == [1]
     table.close()
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        ({"name": "two", "columns": ["b"], "ordering": "b_at"}, ""),
+        ({"name": "one", "columns": ["a", "c"], "ordering": "a_at"}, ""),
+        ({"name": "one", "columns": ["a"], "ordering": "c"}, "stream 'one' of .* is declared otherwise"),
+        ({"name": "two", "columns": ["a"], "ordering": "b_at"}, "stream '(one|two)' of .* writes a already"),
+        ({"name": "two", "columns": ["b"], "ordering": "b_at", "on_delete": "row"}, "owns the life of its rows"),
+    ],
+)
+@pytest.mark.parametrize("moment", ["put_if_absent", "replace_if_match"])
+def test_of_two_declarations_at_once_both_hold_or_one_is_refused_by_name(tmp_path, second, words, moment):
+    """The second one comes before the first one's log entry, and before its write of the properties."""
+    given = {
+        "name": "one",
+        "columns": ["a"],
+        "ordering": "a_at",
+        "on_delete": "row" if "on_delete" in second else "clear",
+    }
+    url = str(tmp_path / "t")
+    lakelatch.create(url, env=FakeEnvironment(seed=1), **MADE).close()
+    other, refused = lakelatch.open(url), []
+
+    def declare(table, arguments):
+        try:
+            table.stream(**arguments)
+        except InputError as e:
+            refused.append(str(e))
+
+    store = FaultStore(lakelatch.open(url).store)
+    table = lakelatch.occ.table.Table(store, env=FakeEnvironment(seed=2))
+    where = "/log/" if moment == "put_if_absent" else "hoodie.properties"
+    store.add(Pause(On(moment, where), call=lambda: declare(other, second)))
+    declare(table, given)
+    assert bool(refused) == bool(words), refused
+    assert all(re.search(words, each) for each in refused)
+    names = {"one", second["name"]} if not words else {"one"} if moment == "replace_if_match" else {second["name"]}
+    for each in (table, other, lakelatch.open(url)):
+        each.session.log.catch_up()
+        assert {stream.name for stream in each.streams} == names
+        assert declared_in(each.session.read_config()).streams == each.streams, "the properties are not behind"
+        each.close()
