@@ -212,7 +212,8 @@ class Workspace:
             known = ", ".join(each.name for each in streams) or "none declared yet"
             raise InputError(
                 f"{self.url} has streams ({known}), and rows are written and deleted through them only, because their order "
-                "would be lost beside other writes; nothing was written. Use table.stream(name).upsert or .delete",
+                "would be lost beside other writes; nothing was written. Write through a "
+                "stream: table.stream(name).upsert or .delete, in a shell --stream NAME",
                 table=self.url,
             )
 
