@@ -120,12 +120,13 @@ class Workspace:
         """The rows passed in, with the columns of the table.
 
         Raises:
-            InputError: they do not fit the table, or lack a required value.
+            InputError: they do not fit the table, or lack a required value; or the table has streams.
             ConstraintError: they break a check.
         """
         from ...hudi.merge import rule_of
         from ..incoming import refuse_nulls
 
+        self._refuse_beside_streams()
         rows, settings = incoming.rows(self.written_schema), self.session.settings
         if (self.required or settings.check) and rule_of(self.session.config, settings.merge, settings.ties).plain:
             # with column merging the row they are merged into may have the value

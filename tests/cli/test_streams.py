@@ -113,15 +113,16 @@ def test_files_are_written_as_events_of_a_stream(run, url, tmp_path):
 
 def test_one_call_makes_a_table_with_its_streams(run, tmp_path):
     url = str(tmp_path / "made")
-    columns = "id string, a bigint, a_at timestamp, b string, b_at bigint"
-    streams = ["--stream", "one:a_at:a", "--stream", "two:b_at:b"]
+    columns = "id string, a bigint, a_at timestamp, seq int, b string, b_at bigint, c string, day date, hour int"
+    streams = ["--stream", "one:a_at,seq:a", "--stream", "two:b_at:b"]
     run("create", url, "--record-key", "id", "--schema", columns, *streams)
     with lakelatch.open(url) as table:
-        assert [(each.name, each.columns, each.ordering) for each in table.streams] == [
-            ("one", ("a",), "a_at"),
-            ("two", ("b",), "b_at"),
+        assert [(each.name, each.columns, each.ordered_by) for each in table.streams] == [
+            ("one", ("a",), ("a_at", "seq")),
+            ("two", ("b",), ("b_at",)),
         ]
         assert (table.config.merge_on_read, table.settings.bucket_count) == (True, 8)
+    assert "c by day, hour" in run("streams", "add", url, "three", "--columns", "c", "--ordering", "day,hour").stdout
     rows = tmp_path / "rows.json"
     rows.write_text('{"id": "x", "a": 5, "a_at": "2026-01-01 00:00:00Z", "b": "", "b_at": 1}\n')
     refused = run("upsert", url, str(rows), code=2).stderr

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import date
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -136,6 +138,48 @@ def test_a_default_is_for_rows_that_appear_after_it_was_declared(table):
     assert sorted((each["id"], each["b"]) for each in table.read().to_pylist()) == [("x", 7), ("y", 7)]
 
 
+def test_of_several_ordering_columns_the_first_that_differs_decides(table):
+    stream = table.stream("one", columns=["a"], ordering=["day", "ratio", "a_at"], on_delete="row")
+    assert stream.declaration.ordered_by == ("day", "ratio", "a_at")
+    assert repr(stream).endswith("a by day, ratio, a_at; on delete row>")
+    assert stream.declaration.to_json()["then_by"] == ("ratio", "a_at")
+
+    def send(a, day, ratio, at, *, delete=False):
+        event = row(day=date(2026, 1, day), ratio=Decimal(ratio), a_at=at)
+        (stream.delete if delete else stream.upsert)([event if delete else event | {"a": a}])
+
+    def read():
+        return [(each["a"], each["day"].day, each["ratio"], each["a_at"]) for each in table.read().to_pylist()]
+
+    send(1, 2, "1.5", 5)
+    for late in ((2, 1, "9", 9), (3, 2, "1.49", 9), (4, 2, "1.5", 4)):
+        send(*late)
+        assert read() == [(1, 2, Decimal("1.50"), 5)]
+    assert [each.counted for each in table.explain_row("x")[0].events] == [True, False, False, False]
+    table.compact()
+    send(0, 2, "1.5", 4, delete=True)
+    assert read() == [(1, 2, Decimal("1.50"), 5)]
+    send(5, 2, "1.51", -1)
+    assert read() == [(5, 2, Decimal("1.51"), -1)]
+    send(0, 3, "-1", 0, delete=True)
+    table.compact()
+    send(6, 3, "-1.01", 7)
+    assert read() == []
+    send(7, 3, "-1", 0)
+    assert read() == [(7, 3, Decimal("-1.00"), 0)]
+    with lakelatch.open(table.url, env=table.env) as other:
+        assert other.stream(
+            "one", columns=["a"], ordering=("day", "ratio", "a_at"), on_delete="row"
+        ).declaration.then_by
+        for order in ("day", ["day", "a_at", "ratio"], ["day", "ratio"]):
+            with pytest.raises(InputError, match="declared otherwise"):
+                other.stream("one", columns=["a"], ordering=order, on_delete="row")
+        with pytest.raises(InputError, match=r"1 rows of stream 'one' of .* have no ratio"):
+            other.stream("one").upsert([row(a=1, day=date(2026, 1, 9), ratio=None, a_at=1)])
+        with pytest.raises(InputError, match=r"the rows lack ratio"):
+            other.stream("one").upsert([row(a=1, day=date(2026, 1, 9), a_at=1)])
+
+
 class Liar:
     """Says that the order is of no account, and that a value may come twice."""
 
@@ -204,6 +248,17 @@ REFUSED = [
     ({"columns": ["part"]}, "part of .* is part of the key or partition"),
     ({"columns": ["_hoodie_record_key"]}, "_hoodie_record_key.* that Hudi keeps"),
     ({"ordering": None}, "ordering=None is no text"),
+    ({"ordering": []}, r"ordering=\[\] is no text"),
+    ({"ordering": ["a_at", "a_at"]}, "names a column twice"),
+    ({"ordering": ["a_at", 5]}, "names no columns"),
+    ({"ordering": ["a_at", "nope"]}, "no column nope"),
+    ({"ordering": ["a_at", "flags"]}, "column flags of type list<.*> orders nothing"),
+    ({"ordering": ["a_at", "b_at"]}, "stream 'two' of .* writes b_at already"),
+    ({"ordering": ["a_at", "id"]}, "id of .* is part of the key or partition"),
+    (
+        {"name": "two", "columns": ["b"], "ordering": ["b_at", "c"], "on_delete": "row"},
+        "declared otherwise: b by b_at;",
+    ),
     ({"ordering": "nope"}, "no column nope"),
     ({"ordering": "flags"}, "column flags of type list<.*> orders nothing"),
     ({"ordering": "ok"}, "column ok of type bool orders nothing"),

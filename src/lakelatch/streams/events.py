@@ -136,19 +136,20 @@ def _read(block: Block, streams: Sequence[Stream], log: LogFile, columns: Collec
         raise _no_event(block)
     stream = of_name(streams, note.stream, f"the table of log file {block.path}")
     # A block has all columns of the table, because Hudi's readers need them. Only those named in its note carry values.
-    carried = {*META_COLUMNS, stream.ordering, *note.columns}
+    carried = {*META_COLUMNS, *stream.ordered_by, *note.columns}
     carried |= set(file.schema_arrow.names) - {column for each in streams for column in each.own}
     wanted = [
         name
         for name in file.schema_arrow.names
-        if name in carried and (columns is None or name in columns or name in META_COLUMNS or name == stream.ordering)
+        if name in carried and (columns is None or name in columns or name in META_COLUMNS or name in stream.ordered_by)
     ]
     with _damage_is_told(block):
         rows = file.read(wanted, use_threads=False)
-    if stream.ordering not in wanted or rows.column(stream.ordering).null_count:
-        raise CorruptTableError(
-            f"Log file {block.path} has events of stream {stream.name!r} without {stream.ordering}, which orders them. Restore "
-            "the file from a copy",
-            path=block.path,
-        )
+    for name in stream.ordered_by:
+        if name not in wanted or rows.column(name).null_count:
+            raise CorruptTableError(
+                f"Log file {block.path} has events of stream {stream.name!r} without {name}, which orders them. Restore the file "
+                "from a copy",
+                path=block.path,
+            )
     return Events(stream, note, log, rows, file.schema_arrow)

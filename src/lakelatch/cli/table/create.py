@@ -206,7 +206,7 @@ def _stream(said: str) -> tuple[str, dict[str, Any]]:
         raise InputError(
             f"--stream {said!r} is no stream; write its name, ordering column and columns, as orders:paid_at:amount,state"
         )
-    return name, {"ordering": ordering, "columns": columns.split(",")}
+    return name, {"ordering": ordering.split(",") if "," in ordering else ordering, "columns": columns.split(",")}
 
 
 def _schema(said: str) -> pa.Schema:
