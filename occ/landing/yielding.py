@@ -30,7 +30,7 @@ def yield_to_neighbours(attempt: Attempt, workspace: Workspace) -> None:
     Its retry has a larger T than ours, so nothing else shows that it has waited. Then go on in any case.
     """
     session, groups = attempt.session, workspace.changes.write_set().groups
-    before = session.neighbours.first_to_wait_for(session.log.pending(), groups)
+    before = session.neighbours.first_to_wait_for(session.log.pending(), groups, session.log.has_committed)
     if before is None:
         return
 

@@ -20,11 +20,14 @@ made its list of what it takes back, and deletes files one by one. The last wait
     t=0  a JVM job of 15 s begins on file group g; ours commit to g every second, so the job fails with a conflict
     t=1  the job is run again, with a larger T: nothing shows its age, and it would fail for ever
     t=2  ours see a live job, and on g one that has failed: they wait until the live one has ended
+
+A job may roll back its failed attempt before it runs again; so a handle remembers the file groups of those that it has seen
+at work and that went away without a commit, until a later one on these groups has committed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from ...environment import Environment
@@ -44,16 +47,25 @@ class NeighboursAtWork:
     def __init__(self, store: Store, env: Environment, folder: str) -> None:
         self._store, self._env, self._folder = store, env, folder
         self._groups: dict[str, frozenset[FileGroupId]] = {}  # by T; they never change once they are written
+        self._lost: frozenset[FileGroupId] = frozenset()  # of those that are gone
 
-    def first_to_wait_for(self, pending: Iterable[Instant], groups: Collection[FileGroupId]) -> Instant | None:
+    def first_to_wait_for(
+        self, pending: Iterable[Instant], groups: Collection[FileGroupId], has_committed: Callable[[str], bool]
+    ) -> Instant | None:
         """Return a live writer that may change one of these file groups and has lost them before, if there is one.
 
-        A writer whose file groups are not known yet counts as one that changes them.
+        A writer whose file groups are not known yet counts as one that changes them. ``has_committed`` tells whether
+        a transaction of another engine has, by its T.
         """
         waiting = sorted(pending, key=lambda each: each.requested)
-        # Made anew and never changed, because threads of one handle share it.
+        # Replaced and never changed, because threads of one handle share them.
         known = {each.requested: self._groups.get(each.requested) or self._read(each) for each in waiting}
-        self._groups, lost_before = known, False
+        lost = self._lost
+        for each, named in sorted(self._groups.items()):
+            if each not in known:
+                lost = lost - named if has_committed(each) else lost | named
+        self._groups, self._lost = known, lost
+        lost_before = not lost.isdisjoint(groups)
         for each in waiting:
             named = known[each.requested]
             if named and named.isdisjoint(groups):

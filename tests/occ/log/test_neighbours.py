@@ -354,6 +354,62 @@ def test_one_that_has_begun_long_ago_has_read_the_timeline(beside, age_s, waits)
     assert (a.env.monotonic() - before >= 0.9) == waits
 
 
+def at_work(engine: Engine) -> Engine:
+    """The neighbour beats, and its inflight instant names the file group that it changes."""
+    stat = WriteStat(engine.read.file_id, "", "part=a", engine.read.instant)
+    body = encode_commit(CommitMetadata("UPSERT", stats=(stat,)), replace=False)
+    (engine.timeline / f"{engine.requested}.inflight").write_bytes(body)
+    beat(engine).parent.mkdir(exist_ok=True)
+    beat(engine).touch()
+    now = engine.world.writers[0].env.now()
+    os.utime(beat(engine), (now, now))
+    return engine
+
+
+def beat(engine: Engine):
+    return engine.world.folder / ".hoodie/.heartbeat" / engine.requested
+
+
+def fail(engine: Engine, *, cleaned: bool) -> None:
+    """The neighbour has lost: its heartbeat ends; ``cleaned``: it has rolled its attempt back as well."""
+    beat(engine).unlink()
+    if cleaned:
+        for state in ("inflight", "commit.requested"):
+            (engine.timeline / f"{engine.requested}.{state}").unlink()
+        (engine.world.folder / engine.path).unlink()
+
+
+@pytest.mark.parametrize("cleaned", [False, True], ids=["left behind", "rolled back by itself"])
+def test_a_neighbour_that_runs_again_is_waited_for(beside, cleaned):
+    """Or ours, being quicker, would win each time. Only what shares its file group waits."""
+    a = beside.writer("A")
+    first = at_work(Engine(beside, later(a)))
+    a.env.advance(1.0)
+    a.add("a")  # nobody waits for one that has not lost yet
+    fail(first, cleaned=cleaned)
+    again = at_work(Engine(beside, later(a)))
+    a.env.advance(1.0)
+    before = a.env.monotonic()
+    a.add("b")
+    assert a.env.monotonic() - before < 1.0
+
+    def lands() -> None:
+        again.complete()
+        beat(again).unlink()
+
+    txn = a.begin_add("a")
+    after(a, 2.0, lands)
+    with pytest.raises(ConflictError, match=again.requested):
+        txn.commit()
+    assert a.env.monotonic() - before >= 2.0
+    if cleaned:  # it has landed, so the next attempt of anybody is its first
+        at_work(Engine(beside, later(a)))
+        a.env.advance(1.0)
+        before = a.env.monotonic()
+        a.add("a")
+        assert a.env.monotonic() - before < 1.0
+
+
 def test_a_restore_waits_for_every_neighbour_at_work(beside):
     """One has read what the restore takes back, and compares with commits alone: it would bring that back."""
     a = beside.writer("A")
