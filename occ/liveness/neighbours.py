@@ -61,9 +61,9 @@ class NeighboursAtWork:
         # Replaced and never changed, because threads of one handle share them.
         known = {each.requested: self._groups.get(each.requested) or self._read(each) for each in waiting}
         lost = self._lost
-        for each, named in sorted(self._groups.items()):
-            if each not in known:
-                lost = lost - named if has_committed(each) else lost | named
+        for instant, named in sorted(self._groups.items()):
+            if instant not in known:
+                lost = lost - named if has_committed(instant) else lost | named
         self._groups, self._lost = known, lost
         lost_before = not lost.isdisjoint(groups)
         for each in waiting:
