@@ -15,7 +15,14 @@ it reads: that is most often the first thing that it does, and its inflight inst
 paused for longer in between may hide a commit, which the next import notices. An inflight writer compares with what completes
 later. Hudi compares with commits alone, not with a restore: one that has read what a restore takes back
 would bring it back, so a restore waits for all that live. And ours lets no commit land beside a restore of theirs: it has
-made its list of what it takes back, and deletes files one by one. The last wait is for fairness:
+made its list of what it takes back, and deletes files one by one. Nor does it commit to a file group whose clustering they
+have planned: Hudi refuses such a write where it begins, and so compares nothing when it completes the clustering:
+
+    t=0  a JVM plans to rewrite the slices of g
+    t=1  ours, which has begun before or after that, commits to g
+    t=2  the JVM completes its clustering: g is replaced by what it held at t=0
+
+The last wait is for fairness:
 
     t=0  a JVM job of 15 s begins on file group g; ours commit to g every second, so the job fails with a conflict
     t=1  the job is run again, with a larger T: nothing shows its age, and it would fail for ever
@@ -33,7 +40,7 @@ from dataclasses import replace
 from ...environment import Environment
 from ...errors import CorruptTableError
 from ...hudi.files import FileGroupId
-from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, decode_commit, file_name
+from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, decode_commit, decode_container, file_name
 from ...storage import Store
 from .heartbeat import beat_age_s
 
@@ -46,7 +53,9 @@ class NeighboursAtWork:
 
     def __init__(self, store: Store, env: Environment, folder: str) -> None:
         self._store, self._env, self._folder = store, env, folder
-        self._groups: dict[str, frozenset[FileGroupId]] = {}  # by T; they never change once they are written
+        # Of writers and of plans, by T; they never change once they are written.
+        self._groups: dict[str, frozenset[FileGroupId]] = {}
+        self._plans: dict[str, frozenset[FileGroupId]] = {}
         self._lost: frozenset[FileGroupId] = frozenset()  # of those that are gone
 
     def first_to_wait_for(
@@ -76,11 +85,14 @@ class NeighboursAtWork:
                 return each
         return None
 
-    def in_the_way(self, pending: Iterable[Instant], instant: str, action: str) -> Instant | None:
+    def in_the_way(
+        self, pending: Iterable[Instant], instant: str, action: str, groups: Collection[FileGroupId]
+    ) -> Instant | None:
         """Return what another engine does that this transaction of ours may not commit beside, if there is anything.
 
-        That is a restore, which has no heartbeat: one that has died stops Hudi's writers too, until it is run again. Beside
-        a commit, a writer with a smaller T that may not have read the timeline; beside a restore every live one.
+        That is a restore, or a clustering of file groups that ours changes. Neither has a heartbeat: one that has died stops
+        Hudi's writers too, until it is run again. Beside a commit, a writer with a smaller T that may not have read the
+        timeline; beside a restore every live one.
         """
         waiting = list(pending)
         if restoring := next((each for each in waiting if each.action == "restore"), None):
@@ -88,10 +100,19 @@ class NeighboursAtWork:
         if action == "restore":  # one that has no beat yet may be about to begin
             return next((each for each in waiting if self.lives(each) or self._is_younger(each, SILENT_S)), None)
         if COMPLETED_AS.get(action, action) not in COMMIT_ACTIONS:
+            return planned[clustered]
+        planned = {each.requested: each for each in waiting if each.action == "clustering"}
+        self._plans = {each: self._plans.get(each) or self._planned(plan) for each, plan in planned.items()}
+        if clustered := next((each for each, named in self._plans.items() if not named.isdisjoint(groups)), None):
             return None
         inflight = {each.requested for each in waiting if each.state == "inflight"}
         found = (each for each in waiting if each.requested < instant and each.requested not in inflight)
         return next((each for each in found if self._is_younger(each, READS_S)), None)
+
+    def _planned(self, plan: Instant) -> frozenset[FileGroupId]:
+        name = file_name(replace(plan, state="requested"))
+        body = self._store.body(f"{self._folder}/{name}")
+        return groups_of_plan(body, name) if body else frozenset()
 
     def _is_younger(self, each: Instant, seconds: float) -> bool:
         """Return whether its instant was put less than that long ago."""
@@ -113,3 +134,12 @@ class NeighboursAtWork:
         except CorruptTableError:  # a plan of a service, or written at this moment
             return frozenset()
         return frozenset(FileGroupId(stat.partition, stat.file_id) for stat in content.stats if stat.file_id)
+
+
+def groups_of_plan(body: bytes, name: str) -> frozenset[FileGroupId]:
+    """Return the file groups that Hudi's plan of a compaction or a clustering rewrites."""
+    plan = decode_container(body, "HoodieCompactionPlan", "HoodieRequestedReplaceMetadata", name=name)
+    parts = list(plan.get("operations") or ())
+    for group in (plan.get("clusteringPlan") or {}).get("inputGroups") or ():
+        parts += group["slices"] or ()
+    return frozenset(FileGroupId(part["partitionPath"] or "", part["fileId"] or "") for part in parts)

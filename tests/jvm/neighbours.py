@@ -17,8 +17,8 @@ from .readers import Row, ask_jvm, by_hudi_rs
 COLUMNS = pa.schema([("id", "string"), ("part", "string"), ("v", "int64")])
 KINDS = {
     "copy-on-write, simple index": {},
-    "merge-on-read, simple index": {"type": "merge_on_read"},
-    "copy-on-write, buckets": {"bucket_count": 2},
+    "merge-on-read, simple index": {"type": "merge_on_read", "table_version": 9},
+    "copy-on-write, buckets": {"bucket_count": 2, "table_version": 9},
     "merge-on-read, buckets": {"type": "merge_on_read", "bucket_count": 2},
 }
 
