@@ -100,11 +100,11 @@ class NeighboursAtWork:
         if action == "restore":  # one that has no beat yet may be about to begin
             return next((each for each in waiting if self.lives(each) or self._is_younger(each, SILENT_S)), None)
         if COMPLETED_AS.get(action, action) not in COMMIT_ACTIONS:
-            return planned[clustered]
+            return None
         planned = {each.requested: each for each in waiting if each.action == "clustering"}
         self._plans = {each: self._plans.get(each) or self._planned(plan) for each, plan in planned.items()}
         if clustered := next((each for each, named in self._plans.items() if not named.isdisjoint(groups)), None):
-            return None
+            return planned[clustered]
         inflight = {each.requested for each in waiting if each.state == "inflight"}
         found = (each for each in waiting if each.requested < instant and each.requested not in inflight)
         return next((each for each in found if self._is_younger(each, READS_S)), None)
