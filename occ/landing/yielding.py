@@ -85,7 +85,10 @@ def wait_for_neighbour(attempt: Attempt, groups: Collection[FileGroupId], error:
         whom, why = f"restore {whom}", "it takes commits back, and nothing may land beside it"
         next_ = "If it has died, run it again there: until it ends, Hudi's own writers stop as well"
     elif theirs.action == "clustering":
-        whom, why = f"clustering {whom}", "it rewrites file groups as they were when it was planned, without this commit"
+        whom, why = (
+            f"clustering {whom}",
+            "it rewrites file groups as they were when it was planned, without this commit",
+        )
         next_ = "If nobody runs it, run it there or roll it back: until it ends, Hudi's own writers of these are refused too"
     elif action == "restore":
         why = "it may have read what the restore takes back, and would bring it back"
