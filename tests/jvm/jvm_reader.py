@@ -200,9 +200,7 @@ def plain(value):
 def main(bundle: str) -> None:
     told = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what Hudi prints is no answer
-    # A check of byte code costs more than it saves here.
-    unchecked = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-    spark = session(bundle, cores=2, java=unchecked)
+    spark = session(bundle, cores=2)
     for line in sys.stdin:
         requests_path, answers_path = json.loads(line)
         with open(requests_path, encoding="utf-8") as stream:
