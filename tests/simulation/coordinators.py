@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _ALONE = 0.25  # of the writers
 _BUNCH_S = 0.7
+_IMPATIENT_S = 0.1  # how long some wait for an answer
 
 
 class Coordinators:
@@ -103,7 +104,7 @@ class Asking:
         if fault in ("late", "twice"):
             after_s = world.scheduler.random.random() * 2 * world.faults.long_s
             world.scheduler.at(after_s, lambda: self._coordinators.send(message, lambda _: None))
-        heard.wait(patience_s)
+        heard.wait(patience_s if world.scheduler.random.random() < 0.7 else _IMPATIENT_S)
         if self._network.after(fault) or not found or found[0] is None:
             return None
         world.also[f"answers to {step}"] += 1

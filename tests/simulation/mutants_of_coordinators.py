@@ -219,7 +219,7 @@ def an_epoch_does_not_say_who_had_asked() -> Patches:
     return [method(LogState, "carried", make)]
 
 
-@mutant(lambda shape: replace(_led(shape), faults={"late at ask begin": 0.3, "twice at ask begin": 0.2}))
+@mutant(lambda shape: replace(_led(shape), faults={}, crashes=0))
 def the_own_begin_does_not_name_its_request() -> Patches:
     """Who has begun by its own entry is begun once more when its question arrives."""
 
@@ -268,7 +268,7 @@ def a_coordinator_does_not_heed_reservations_for_others() -> Patches:
     return [_takes(open=True)]
 
 
-@mutant(lambda shape: replace(_led(shape), batches=True, faults={"lose reply at ask begin": 0.6}))
+@mutant(lambda shape: replace(_led(shape), batches=True, faults={}, crashes=0))
 def who_gives_up_does_not_end_itself() -> Patches:
     """It may have begun, or be begun later, and nobody knows of it."""
     return [method(BeginEntry, "leave", lambda _: lambda self: None)]
