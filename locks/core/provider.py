@@ -15,6 +15,7 @@ from itertools import count
 from types import TracebackType
 from typing import Any, Self
 
+from ...arguments import number, text
 from ...environment import Environment, Process
 from ...errors import (
     ConfigError,
@@ -156,6 +157,7 @@ class LeasedLocks:
         try; when it returns True the wait is over. It is for callers that cannot interrupt this thread, or that may no
         longer need the key. Raises `LockTimeoutError`, which names the holder.
         """
+        number(wait_s, "wait_s", least=0, endless=True)
         request = self._request(key, lease_s, max_hold_s, token_above, reason, waits=wait_s > 0)
         lease = self._grant(request, _Patience(self._env, self._env.monotonic(), wait_s, given_up, look_s))
         assert lease is not None
@@ -179,6 +181,9 @@ class LeasedLocks:
         """
         self._ready()
         key = self.spell(key)
+        number(token, "token", whole=True)
+        text(reason, "reason", empty=True)
+        text(who, "who")
         # Before the grant ends: afterwards a renewal may notice the loss first and forget the lease.
         ours = self._renewer.find(self.place, key, token)
         ended = self._backend.end(key, token=token, reason=reason, who=who)
@@ -237,6 +242,7 @@ class LeasedLocks:
         self, key: str, lease_s: float | None, max_hold_s: float | None, token_above: int, reason: str, *, waits: bool
     ) -> LockRequest:
         process, above_max = self._ready(), self._backend.above_max
+        text(reason, "reason", empty=True)
         if not (isinstance(token_above, int) and 0 <= token_above <= above_max):
             raise InputError(
                 f"A token above {token_above} was asked for at {self._address}, which counts from 0 to {above_max} there. "
@@ -298,7 +304,7 @@ class LeasedLocks:
         """Acquire with a ticket. Leaves ticket and contender unless a lease took them over."""
         env = self._env
         contender: Contender | None = None
-        lease = None
+        lease = failure = None
         answered = False
         try:
             while True:
@@ -338,8 +344,9 @@ class LeasedLocks:
                 if contender is not None:
                     contender.leave()
             except (LakeLatchError, OSError) as e:
-                # The answer is known, whatever happens to the contender.
-                _log.warning("lock %r: a waiter may have left a trace: %s", request.key, e, extra=_facts(request, 0))
+                # The answer is known, whatever happens to the contender; the outage that is raised is not told twice.
+                level = logging.DEBUG if lease is None and str(e) == str(failure) else logging.WARNING
+                _log.log(level, "lock %r: a waiter may have left a trace: %s", request.key, e, extra=_facts(request, 0))
             finally:
                 if lease is None:
                     ticket.leave()
