@@ -304,7 +304,7 @@ class LeasedLocks:
         """Acquire with a ticket. Leaves ticket and contender unless a lease took them over."""
         env = self._env
         contender: Contender | None = None
-        lease = failure = None
+        lease = None
         answered = False
         try:
             while True:
@@ -345,7 +345,7 @@ class LeasedLocks:
                     contender.leave()
             except (LakeLatchError, OSError) as e:
                 # The answer is known, whatever happens to the contender; the outage that is raised is not told twice.
-                level = logging.DEBUG if lease is None and str(e) == str(failure) else logging.WARNING
+                level = logging.DEBUG if str(e) == str(e.__context__) else logging.WARNING
                 _log.log(level, "lock %r: a waiter may have left a trace: %s", request.key, e, extra=_facts(request, 0))
             finally:
                 if lease is None:

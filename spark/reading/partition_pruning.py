@@ -73,7 +73,7 @@ def refusing(what: str, given: Any) -> Iterator[None]:
 
 def analysed(empty: Any, condition: Any) -> Any:
     """Return the condition as Spark's analyser understands it over the columns of ``empty``."""
-    with refusing("condition", condition):
+    with refusing("the condition", condition):
         plan = empty.where(condition)._jdf.queryExecution().analyzed()
     while plan.nodeName() != "Filter":
         plan = plan.children().apply(0)

@@ -177,7 +177,7 @@ class Reads:
     ) -> Any:
         """Return the DataFrame of a user's read, with the lease on the state at that time."""
         full = with_meta(schema) if meta else schema
-        with refusing("columns", columns):
+        with refusing("the columns", columns):
             rows = rows_of(self._spark, self._table, slices, full, condition, columns)
         if slices:
             self._lease.hold(rows, at)

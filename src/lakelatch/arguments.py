@@ -98,7 +98,8 @@ _T = TypeVar("_T")
 def suggesting(public: _T) -> _T:
     """Wrap a function, or all methods of a class, so that errors say more.
 
-    The error for an unknown argument suggests a known one, and an error of ours from a method names the table.
+    The error for an unknown argument suggests a known one; an error of ours from a method names the table, and others
+    have a note that does.
     """
     if inspect.isclass(public):
         for name, each in list(vars(public).items()):
@@ -111,11 +112,14 @@ def suggesting(public: _T) -> _T:
     def suggested(*args: Any, **given: Any) -> Any:
         try:
             return call(*args, **given)
-        except LakeLatchError as e:
-            if args and (url := _table_of(args[0])):
+        except Exception as e:
+            url = _table_of(args[0]) if args else ""
+            if isinstance(e, LakeLatchError) and url:
                 e.about(url)
-            raise
-        except TypeError as e:
+            elif url and not any(url in note for note in getattr(e, "__notes__", ())):
+                e.add_note(f"{url}: {call.__name__} ended with it")  # one of the caller's rows or functions
+            if not isinstance(e, TypeError):
+                raise
             known = inspect.signature(call).parameters
             unknown = next((name for name in given if name not in known), None)
             # Only an error of the call itself, not one raised inside it; newer versions of Python suggest some names

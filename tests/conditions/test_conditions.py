@@ -367,3 +367,10 @@ def test_no_message_prints_a_whole_array(values: Any) -> None:
             condition_on(SCHEMA, given)
         assert len(str(found.value)) < 1000
         assert "\n" not in str(found.value).partition("\nsee ")[0]
+
+
+def test_a_decimal_of_many_zeros_is_compared_or_refused():
+    rows = pa.table({"n": pa.array([Decimal("1E+30"), Decimal(1)], pa.decimal128(38, 0))})
+    assert condition_on(rows.schema, [("n", "=", Decimal("1E+30"))]).mask(rows).to_pylist() == [True, False]
+    with pytest.raises(InputError, match="cannot be compared"):
+        condition_on(rows.schema, [("n", "=", Decimal("1E+50"))])
