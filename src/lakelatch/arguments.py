@@ -209,7 +209,7 @@ def number(
     # NaN is in no bounds; and a whole number may be beyond every float.
     if not fits or not least <= value <= most or abs(value) > sys.float_info.max:
         bounds = [f"at least {least:g}"] * math.isfinite(least) + [f"at most {most:g}"] * math.isfinite(most)
-        what = "a whole number" if whole else "a number"
+        what = ("a whole number" if whole else "a number") + " of Python" * (type(value).__module__ == "numpy")
         shown = (
             brief(value)
             if not fits or isinstance(value, float) or abs(value) < _LONG
