@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.types as types
 
 from ...arguments import brief, encodable, kind_of, values_of
-from ...conditions import Sql
 from ...errors import InputError
 
 _DEPTH_MAX = 32  # levels of nesting; far below Python's recursion limit, and more than tables hold
@@ -130,6 +129,8 @@ def _taken(values: Sequence[Any]) -> bool:
 
 def _why(value: Any) -> str:
     """Say why no column can hold a value that Arrow refuses, and what to give instead."""
+    from ...conditions import Sql
+
     match value:
         case int():
             return "and whole numbers have 64 bits; give a decimal.Decimal or a float"

@@ -15,6 +15,7 @@ import boto3
 from . import TOOLS, free_port, missing, require, running, send_signal
 
 REGION = "eu-west-1"
+LOOPBACK = TOOLS / "dynamodb/LoopbackDynamo/classes/LoopbackDynamo.class"  # Amazon's emulator
 # The emulators take any credentials and keep a database for each. The third spares botocore a look for a cloud host.
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "latch",
@@ -135,5 +136,5 @@ def _java(program: str) -> list[str]:
     if not (home / "classes" / f"{program}.class").exists():
         missing(f"{program} is not there; scripts/ensure_tools.sh all makes it")
     java = f"{os.environ['JAVA_HOME']}/bin/java" if "JAVA_HOME" in os.environ else require("java")
-    quick = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Djava.library.path={home}/lib"]
+    quick = ["-Xmx256m", f"-Djava.library.path={home}/lib"]
     return [java, *quick, "-cp", f"{home}/classes:{home}/lib/*", program]
