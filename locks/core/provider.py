@@ -181,7 +181,7 @@ class LeasedLocks:
         key = self.spell(key)
         number(token, "token", whole=True)
         text(reason, "reason", empty=True)
-        text(who, "who")
+        text(who, "who", empty=True)
         # Before the grant ends: afterwards a renewal may notice the loss first and forget the lease.
         ours = self._renewer.find(self.place, key, token)
         ended = self._backend.end(key, token=token, reason=reason, who=who)
