@@ -212,7 +212,6 @@ class _Reader:
             "Concat": "texts side by side (write one, with \\' for a quote)",
             "Interval": "an interval",
             "Bracket": "an element of a list or map",
-            "Column": "a column here",
         }.get(name, e.sql_name().lower() if hasattr(e, "sql_name") else e.key or name)
         return refused(
             f"{what} has no form in a condition; there are comparisons, and, or, not, in, between, like, is null, "
@@ -268,7 +267,7 @@ class _Reader:
             return IsNull(self.node(e.this), at=at)
         if kind == "Boolean":
             return Compare("<=>", self.node(e.this), self.node(e.expression), at=at)
-        raise self._no(e.expression, _place(e.expression))
+        raise refused("behind is stands null, true or false", self._text, _place(e.expression))
 
     def _between(self, e: Any, at: int | None) -> Node:
         if e.args.get("symmetric"):
