@@ -1,6 +1,6 @@
 """Operations of the JVM and of ours at the same time on one table with neighbours=hudi, and the rows that may stand then.
 
-    python -m tests.jvm.operations [--kind KIND] [--seconds N] [--seed N]
+    python -m tests.jvm.operations [--kind KIND] [--pair 'OURS beside THEIRS'] [--seconds N] [--seed N]
 
 Of two that were acknowledged the table shows one order or the other; of one that was refused it shows nothing. Both sides
 begin from the same rows and have keys of their own, so an order shows where one of them overwrites, drops or restores.
@@ -213,9 +213,12 @@ def main() -> None:
     parser.add_argument("--kind", choices=list(KINDS), action="append", help="default: all")
     parser.add_argument("--seconds", type=float, default=600.0, help="no further pair begins after that")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--pair", help="as 'upsert beside insert': only these")
     given = parser.parse_args()
     luck = random.Random(given.seed)
     asked = [(kind, pair) for kind in given.kind or KINDS for pair in pairs(kind)]
+    if given.pair:
+        asked = [each for each in asked if f"{each[1].ours} beside {each[1].theirs}" == given.pair] * 20
     luck.shuffle(asked)
     told, failed, until = Counter[str](), 0, time.monotonic() + given.seconds
     tables: dict[str, Table] = {}
