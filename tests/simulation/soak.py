@@ -71,7 +71,6 @@ def tally(
     *,
     keepers: bool = False,
     streams: bool = False,
-    together: bool = False,
     neighbours: bool = False,
     coordinated: bool = False,
 ) -> Tally:
@@ -83,7 +82,6 @@ def tally(
             for seed in range(first, first + count):
                 shape = Shape.of(seed).streaming() if streams else Shape.of(seed)
                 shape = with_keepers(shape) if keepers else shape
-                shape = shape.crowded() if together else shape
                 shape = shape.beside() if neighbours else shape
                 shape = shape.coordinated() if coordinated else shape
                 try:
@@ -149,7 +147,6 @@ def main() -> int:
         "--keepers", action="store_true", help="services in every schedule, and a log that forgets soon"
     )
     parser.add_argument("--streams", action="store_true", help="a table with streams in every schedule")
-    parser.add_argument("--together", action="store_true", help="commits that wait land together in every schedule")
     parser.add_argument("--neighbours", action="store_true", help="beside another engine in every schedule")
     parser.add_argument("--coordinated", action="store_true", help="with coordinators in every schedule")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
@@ -168,7 +165,6 @@ def main() -> int:
             count=BLOCK,
             keepers=given.keepers,
             streams=given.streams,
-            together=given.together,
             neighbours=given.neighbours,
             coordinated=given.coordinated,
         )
