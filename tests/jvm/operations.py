@@ -34,7 +34,10 @@ OPERATIONS = (
 )  # fmt: skip
 PLACES = ("same file group", "other file group", "other partition")
 # What Hudi says to a writer that lost, or that must not begin now: its scheduler runs it again.
-REFUSALS = ("Cannot resolve conflicts", "pending restore", "Conflicting writes")
+REFUSALS = (
+    "Cannot resolve conflicts", "Conflicting writes", "pending restore", "pending table service actions",
+    "Not allowed to update the clustering file group",
+)  # fmt: skip
 # Hudi reads a plan that it has listed, and fails if a rollback has deleted it meanwhile; so it does beside another JVM.
 _VANISHED = re.compile(r"FileNotFoundException: File \S+/timeline/\S+\.(requested|inflight) does not exist")
 _TRIES = 20
