@@ -232,7 +232,7 @@ def _schema(said: str) -> pa.Schema:
             found = from_avro(read_input(said).decode())
     except OSError as e:
         why = os.strerror(e.errno) if e.errno else str(e)  # Arrow's own text names the file again
-        raise InputError(f"{file} cannot be read: {why}; name the file of the columns", path=file) from e
+        raise InputError(f"{said} cannot be read: {why}; name the file of the columns", path=said) from e
     except (ValueError, KeyError, TypeError, pa.ArrowException, CorruptTableError) as e:
         raise InputError(
             f"{said} is neither a Parquet file (*.parquet) nor an Avro schema as JSON; name a file that is", path=said
