@@ -156,6 +156,7 @@ class Coordinator:
             log.append(build, publishes=False)
         except LakeLatchError as e:
             _log.warning("%s: nobody was begun by the coordinator: %s", session.url, e)
+        session.afterwards(session.look_after_others, "cleaning up after others failed", long=True)
         alone = session.env.monotonic() - self._crowded_at > ALONE_S
         for each in waiting:
             self._tell(each, alone=alone)
