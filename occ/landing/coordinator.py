@@ -55,6 +55,7 @@ MEMBERS_MAX = 64  # of one entry
 WAITING_MAX = 1024  # that wait for a round
 _ENTRY_BYTES = 1 << 20  # of the requests that one entry takes
 _TRIES = 3  # leases that end before the entry is appended
+_GATHERS = 0.1  # of the time of a round, before the next one
 _SEEN_MAX = 8192  # landed commits whose write sets are remembered
 _log = logging.getLogger("lakelatch.coordinator")
 
@@ -79,7 +80,7 @@ class _Line:
         self._env, self._round = session.env, round_
         self._mutex = threading.Lock()
         self._waiting: deque[_Waiting] = deque()
-        self._works = False
+        self._works, self._pause_s = False, 0.0
 
     def join(self, each: _Waiting) -> bool:
         """Wait for the next round. Return False if too many do."""
@@ -93,13 +94,20 @@ class _Line:
         return True
 
     def _work(self) -> None:
-        while some := self._next():
+        while True:
+            # Writers that one round has answered ask again at one time: the first must not get the next round for itself.
+            if self._pause_s:
+                self._env.sleep(self._pause_s)
+            if not (some := self._next()):
+                return
+            began = self._env.monotonic()
             try:
                 self._round(some)
             except Exception:  # noqa: BLE001 - a fault of ours must not end all rounds
                 _log.exception("a round of the coordinator failed; its writers go on by themselves")
                 for each in some:
                     each.answer(None)
+            self._pause_s = (self._env.monotonic() - began) * _GATHERS if len(some) > 1 else 0.0
 
     def _next(self) -> list[_Waiting]:
         with self._mutex:
@@ -152,14 +160,22 @@ class Coordinator:
             begins[0] = replace(begins[0], instant=session.next_instant(state.top))
             return begun_together(begins, session.env.now())
 
+        entry: LogEntry | None = None
         try:
-            log.append(build, publishes=False)
+            entry = log.append(build, publishes=False, confirms=False)
         except LakeLatchError as e:
             _log.warning("%s: nobody was begun by the coordinator: %s", session.url, e)
         session.afterwards(session.look_after_others, "cleaning up after others failed", long=True)
         alone = session.env.monotonic() - self._crowded_at > ALONE_S
-        for each in waiting:
-            self._tell(each, alone=alone)
+
+        def answer() -> None:
+            if entry is not None:
+                log.confirm(entry)  # if it does not count, nobody is told of it
+            for each in waiting:
+                self._tell(each, alone=alone)
+
+        # The next round need not wait for that.
+        session.env.thread(answer, name="lakelatch-coordinator-answers")
 
     # --- commits ---------------------------------------------------------------------------------------------
 
@@ -168,7 +184,8 @@ class Coordinator:
         members: Sequence[Commit] = ()
         try:
             entry = self._land(waiting)
-            members = [each for each in singly(entry) if isinstance(each, Commit)] if entry is not None else ()
+            if entry is not None and session.log.confirm(entry):
+                members = [each for each in singly(entry) if isinstance(each, Commit)]
         except LakeLatchError as e:
             _log.warning("%s: nothing was committed by the coordinator: %s", session.url, e)
         taken = {each.instant for each in members}
@@ -198,7 +215,7 @@ class Coordinator:
                 return None
             session.log.look()
             with session.lease(f"committing for {len(waiting)}") as lease, suppress(LockLostError):
-                return session.log.append(lambda state: self._entry(state, lease, waiting), look=False)
+                return session.log.append(lambda state: self._entry(state, lease, waiting), look=False, confirms=False)
         return None
 
     def _entry(self, state: LogState, lease: TableLease, waiting: Sequence[_Waiting]) -> LogEntry | None:

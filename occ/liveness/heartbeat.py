@@ -112,7 +112,8 @@ class HeartbeatSender:
         with self._mutex:
             self._tags[instant] = tag
             if put.done and not shared:
-                self._sent[instant] = sent
+                expected = self._sent.get(instant)
+                self._sent[instant] = replace(sent, longest_s=expected.silence_s(sent)) if expected else sent
         self._keep_time(starts=True)
 
     def expect(self, instant: str, since: _Beat) -> None:

@@ -14,9 +14,10 @@ from lakelatch.occ.coordination import Answer, Question
 from lakelatch.occ.entries import BeginRequest, Request
 from lakelatch.occ.entries.entries import Commit, GroupBegin, GroupCommit
 from lakelatch.occ.landing import coordinator as leading
+from lakelatch.occ.log.commit_log import KnownEntries
 from lakelatch.occ.log.epochs import LOG
 from lakelatch.occ.table.table import Table
-from lakelatch.testing.faults import On, Refuse
+from lakelatch.testing.faults import On, Pause, Refuse
 
 from ..coordinated import Direct, asking, log_of, question
 from ..world import BEGUN, World, add, check_sound, content, fate, independent_content, insert
@@ -221,6 +222,54 @@ def test_one_that_follows_an_old_epoch_finds_the_new_one(world, asked):
     assert writer.insert("a", "new").published
     assert writer.insert("a", "more").published
     sound(world, BEGUN | {"new": 1, "more": 1})
+
+
+def test_nobody_is_told_of_an_entry_before_it_is_known_to_count():
+    """Of what is behind it neither; one that counts tells that those before it do."""
+    known = KnownEntries()
+    for slot in range(5, 10):
+        if slot in (6, 8, 9):  # its own
+            known.append(slot, 3)
+        known.add(slot, str(slot), b"")
+
+    def told() -> list[str]:
+        return [path for path, _ in known.since(5)]
+
+    assert told() == ["5"]
+    assert known.confirm(8)
+    assert told() == ["5", "6", "7", "8"]
+    assert known.confirm(6)
+    known.forget()
+    assert told() == []
+    assert not known.confirm(9)
+
+
+def test_an_entry_in_an_epoch_that_was_replaced_is_told_to_nobody(world, asked):
+    """The coordinator is paused before its put; the log is rebuilt, and its old folder is emptied and then removed."""
+    writer = asking(world, asked, "W")
+    writer.insert("a", "warm")
+    log = asked.leader.table.session.log
+    epoch = log.epoch
+
+    def rebuilt() -> None:
+        for path in (world.folder / LOG / f"{epoch:013d}").iterdir():
+            path.unlink()
+        lakelatch.adopt(str(world.folder), env=world.env.peer()).close()
+
+    told: list[Answer | None] = []
+    asked.hears = lambda question: None
+    txn = writer.table.transaction("insert")
+    asked.leader.store.add(Pause(On("put_if_absent", LOG), rebuilt))
+    fresh = replace(asked.asked[-1].wanted, begin=replace(asked.asked[-1].wanted.begin, asked="f" * 32))
+    asked.coordinator.ask(Question(log.next_slot, fresh), told.append)
+    assert told[-1] is None or told[-1].entries == ()
+    assert log.known.confirmed < log.next_slot
+    insert(txn, "a", "of a log that is gone")
+    with pytest.raises(RolledBackError):
+        txn.commit()
+    assert asking(world, asked, "X").insert("a", "new").published
+    with world.fresh() as table:
+        assert content(table) == BEGUN | {"warm": 1, "new": 1}
 
 
 # --- what is hostile ---------------------------------------------------------------------------------------------------
