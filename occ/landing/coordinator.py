@@ -60,6 +60,24 @@ _SEEN_MAX = 8192  # landed commits whose write sets are remembered
 _log = logging.getLogger("lakelatch.coordinator")
 
 
+@dataclass(slots=True)
+class CoordinatorWork:
+    """The work of a coordinator since it started.
+
+    Attributes:
+        begun, committed: transactions; ``begin_entries``, ``commit_entries``: the entries of the log that did it.
+        left_out: requests whose writers had to decide for themselves.
+        unpublished: commits that have landed and are not on the timeline yet.
+    """
+
+    begun: int = 0
+    begin_entries: int = 0
+    committed: int = 0
+    commit_entries: int = 0
+    left_out: int = 0
+    unpublished: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class _Waiting:
     """A writer that waits for its answer."""
@@ -93,6 +111,11 @@ class _Line:
             self._env.thread(self._work, name="lakelatch-coordinator")
         return True
 
+    @property
+    def length(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
     def _work(self) -> None:
         while True:
             # Writers that one round has answered ask again at one time: the first must not get the next round for itself.
@@ -122,12 +145,17 @@ class _Line:
 
 
 class Coordinator:
-    """The coordinator of one table, with a handle of its own. Safe to share between threads."""
+    """The coordinator of one table, with a handle of its own. Safe to share between threads.
+
+    Attributes:
+        work: what it has done.
+    """
 
     def __init__(self, session: Session) -> None:
         session.require_log()
         self._session, self._known = session, session.log.remember()
         self._begins, self._commits = _Line(session, self._begin), _Line(session, self._commit)
+        self.work = CoordinatorWork()
         self._seen: Seen = {}
         self._seen_under: tuple[int, int] = (0, 0)  # epoch and settings of what was seen
         self._tried = 0  # the slot that was tried last
@@ -138,6 +166,11 @@ class Coordinator:
         line = self._begins if isinstance(question.wanted, BeginRequest) else self._commits
         if not line.join(_Waiting(question, answer)):
             answer(None)
+
+    @property
+    def waiting(self) -> int:
+        """How many questions wait for a round."""
+        return self._begins.length + self._commits.length
 
     # --- begins ----------------------------------------------------------------------------------------------
 
@@ -165,6 +198,9 @@ class Coordinator:
             entry = log.append(build, publishes=False, confirms=False)
         except LakeLatchError as e:
             _log.warning("%s: nobody was begun by the coordinator: %s", session.url, e)
+        if entry is not None:
+            self.work.begin_entries += 1
+            self.work.begun += len(singly(entry))
         session.afterwards(session.look_after_others, "cleaning up after others failed", long=True)
         alone = session.env.monotonic() - self._crowded_at > ALONE_S
 
@@ -188,6 +224,10 @@ class Coordinator:
                 members = [each for each in singly(entry) if isinstance(each, Commit)]
         except LakeLatchError as e:
             _log.warning("%s: nothing was committed by the coordinator: %s", session.url, e)
+        self.work.left_out += len(waiting) - len(members)
+        self.work.committed += len(members)
+        self.work.commit_entries += bool(members)
+        self.work.unpublished = len(members)
         taken = {each.instant for each in members}
         of: dict[str, list[_Waiting]] = {}
         for each in waiting:
@@ -199,6 +239,7 @@ class Coordinator:
             return
         try:
             for commit in session.log.publish_in_turn(members):
+                self.work.unpublished -= 1
                 for each in of.pop(commit.instant):
                     self._tell(each)
         except LakeLatchError as e:  # the next to append publishes the rest

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 import lakelatch
 from lakelatch.errors import ConfigError, ConflictError, RolledBackError
+from lakelatch.occ.check.check import check
 from lakelatch.occ.coordination import Answer, Question
 from lakelatch.occ.entries import BeginRequest, Request
 from lakelatch.occ.entries.entries import Commit, GroupBegin, GroupCommit
@@ -19,8 +23,9 @@ from lakelatch.occ.log.epochs import LOG
 from lakelatch.occ.table.table import Table
 from lakelatch.testing.faults import On, Pause, Refuse
 
+from ...servers import versitygw
 from ..coordinated import Direct, asking, log_of, question
-from ..world import BEGUN, World, add, check_sound, content, fate, independent_content, insert
+from ..world import BEGUN, World, add, check_published, check_sound, content, entries, fate, independent_content, insert
 
 
 @pytest.fixture
@@ -413,3 +418,28 @@ def test_a_local_coordinator_closes_with_the_last_handle(world):
     second.close()
     with pytest.raises(lakelatch.TableError):
         session.require_open()
+
+
+def test_writers_on_a_real_s3_server_land_together(tmp_path):
+    """Threads with handles of their own, on a store that is far: entries ahead of their confirmation, instants at once."""
+    with versitygw(tmp_path / "s3") as bucket:
+        url, shared, writers, commits = f"{bucket.url}/t", lakelatch.LocalCoordinator(), 4, 3
+        lakelatch.create(
+            url, record_key="id", partition_by="part", lock=f"file://{tmp_path}/locks", storage=bucket.options,
+            publish_at_once=True, schema=pa.schema([("id", pa.string()), ("part", pa.string()), ("v", pa.int64())]),
+        ).close()  # fmt: skip
+
+        def work(number: int) -> None:
+            with lakelatch.open(url, writer=f"w{number}", storage=bucket.options, coordinator=shared) as table:
+                for count in range(commits):
+                    table.insert([{"id": f"{number}-{count}", "part": f"p{number}", "v": count}])
+
+        with ThreadPoolExecutor(writers) as pool:
+            list(pool.map(work, range(writers)))
+        with lakelatch.open(url, storage=bucket.options) as table:
+            ids = table.read(columns=["id"]).to_arrow()["id"].to_pylist()
+            assert sorted(ids) == sorted(f"{n}-{c}" for n in range(writers) for c in range(commits))
+            slots = Counter(each.slot for each in entries(table))
+            assert max(slots.values()) > 1, "no entry has begins or commits of several"
+            check_published(table)
+            assert not check(table.store).findings
