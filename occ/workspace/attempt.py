@@ -176,7 +176,9 @@ class Attempt:
                 made._announce_pending()
                 if not kept and made.lease is not None:
                     made._show_to_neighbours(made.lease)
-                if told is None:  # a coordinator that is heard does it for its writers
+                if told is not None:  # a coordinator that is heard does it for its writers
+                    session.led_until = session.env.monotonic() + 2 * session.settings.heartbeat_interval_s
+                else:
                     session.afterwards(session.look_after_others, "cleaning up after others failed")
         except BaseException as e:
             if made.abort("it could not begin"):
