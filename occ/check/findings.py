@@ -89,6 +89,10 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "commit-to-publish": ("note", "the newest commit is not yet on the timeline; the next writer puts it there"),
     "publication-differs": ("damage", "the timeline says something else of a commit than the log"),
     "stranger-commit": ("note", "commits that the log does not know: another writer's, which ours did not see"),
+    "stranger-in-streams": (
+        "damage",
+        "another engine compacted or wrote a table with streams, by rules that are not theirs",
+    ),
     # remains
     "markers-of-ended": ("leftover", "markers of a transaction that is over"),
     "heartbeat-of-ended": ("leftover", "the heartbeat of a transaction that is over"),
