@@ -102,6 +102,7 @@ class Session:
         rounds: by T, called with each heartbeat while the transaction beats.
         markers: the server that takes its markers; None: they are put directly.
         coordinator: begins and commits for it; None: it does all by itself. So it does until ``alone_until`` (monotonic).
+            Until ``led_until`` the coordinator, which was heard, looks after dead writers.
         far: True if a request to its store takes long.
         records: by T, the state of its open transactions, known without a request to a far store.
         first_sweep: called once, when the session first looks after others.
@@ -130,7 +131,7 @@ class Session:
         self.landed_one: Callable[[], object] = lambda: None
         self.markers: MarkerService | None = None
         self.coordinator: Coordinating | None = None
-        self.alone_until = 0.0
+        self.alone_until = self.led_until = 0.0
         self.far = is_far(store.url)
         self.records: dict[str, OwnRecord] = {}
         self._partitions = set[str]()  # that have their metadata file
@@ -354,7 +355,8 @@ class Session:
 
     def _after_beats(self) -> None:
         """Look after others on the heartbeat's thread, so that nobody waits for it."""
-        self.look_after_others()
+        if self.env.monotonic() >= self.led_until:
+            self.look_after_others()
         beating = self.heart.instants
         for instant, look in list(self.rounds.items()):
             if instant in beating:
