@@ -124,7 +124,7 @@ class Attempt:
             BatchLandedError: the batch is committed already. Nothing was begun.
             ConflictError: such a writer did not end in time.
         """
-        patience, follower, since = BoundedWait(session), Follower(), session.heart.now()
+        patience, follower = BoundedWait(session), Follower()
         kept = lease is not None  # by the caller, until the end
         # On a far store, check while the begin entry is put: that entry affects no other version or engine.
         checked = Task(session.env, session.refuse_if_unwritable) if session.far and not kind.service else None
@@ -142,7 +142,6 @@ class Attempt:
                 wanted.release()  # nobody waits while holding the lock
                 with trace.within():
                     _wait_to_begin(session, operation, wanted.before, patience)
-                since = since if wanted.asked else session.heart.now()  # until now nobody can know of it
         except BaseException as e:
             wanted.release()
             wanted.leave()
@@ -173,7 +172,7 @@ class Attempt:
                 # If many begin together, each publishes its own commit, and a reader of the timeline publishes first.
                 if not wanted.asked:  # our snapshot may be read from the timeline
                     (session.publish_last if made.lease is None else partial(session.log.publish_last, locked=True))()
-                made._announce_pending(since)
+                made._announce_pending(wanted.since)
                 if not kept and made.lease is not None:
                     made._show_to_neighbours(made.lease)
                 if told is not None:  # a coordinator that is heard does it for its writers
