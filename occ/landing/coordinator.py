@@ -113,7 +113,7 @@ class _Line:
 
     @property
     def length(self) -> int:
-        """How many wait."""
+        """The number of those that wait."""
         return len(self._waiting)
 
     def _work(self) -> None:
@@ -169,7 +169,7 @@ class Coordinator:
 
     @property
     def waiting(self) -> int:
-        """How many questions wait for a round."""
+        """The number of questions that wait for a round."""
         return self._begins.length + self._commits.length
 
     # --- begins ----------------------------------------------------------------------------------------------
