@@ -648,6 +648,11 @@ class CommitLog:
                 self._foreign.look(now=True)
             return self._foreign.pending
 
+    def is_unknown(self, instant: Instant) -> bool:
+        """Return whether an instant on the timeline is neither in the log nor older than its epoch."""
+        with self._mutex:
+            return self._foreign.is_unknown(instant)
+
     def has_committed(self, instant: str) -> bool:
         """Return whether the transaction of another engine with that T has committed, as of the last listing."""
         with self._mutex:
@@ -810,10 +815,14 @@ class CommitLog:
             return self._foreign.found
 
     def past_the_log(self) -> tuple[list[str], frozenset[str]]:
-        """Return T of other engines' commits since the epoch was opened, and of their rollbacks; at most a second old."""
+        """Return T of other engines' commits and restores since the epoch was opened, and of their rollbacks.
+
+        At most a second old. A restore counts while it is under way.
+        """
         with self._mutex:
             self._foreign.look(every_s=_SEEN_S)
-            return list(self._foreign.found), self.rollbacks
+            restores = [each.requested for each in self._foreign.pending if each.action == "restore"]
+            return [*self._foreign.found, *restores], self.rollbacks
 
     def lists_the_timeline(self) -> None:
         """Note that the caller lists the timeline itself, so that the next listing is due a second later."""

@@ -12,6 +12,8 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,6 +31,7 @@ from ...hudi.timeline import (
     Time,
     Timeline,
     decode_commit,
+    decode_container,
     file_name,
     has_archive,
     next_label,
@@ -599,6 +602,9 @@ class Session:
         shown = {file_name(each) for each in timeline.completed}
         known, lost = self.log.missing(shown, follower.commits)
         undone = {each.requested for commit in known if commit.restores for each in undone_by(commit)}
+        if others := self._taken_back_by_others(timeline):
+            undone |= others
+            lost = [(commit, name) for commit, name in lost if commit.instant not in others]
         timeline = timeline.without(undone) if undone else timeline
         more = {
             instant: echo(commit.schema) if name == commit.echo else metadata_of(self.store, commit)
@@ -606,6 +612,21 @@ class Session:
             if commit.action in COMMIT_ACTIONS and (instant := parse(name, layout=2))
         }
         return timeline.plus(more) if more else timeline, known[-1].slot + 1 if known else 0
+
+    def _taken_back_by_others(self, timeline: Timeline) -> set[str]:
+        """T of what restores of other engines that the log does not know yet have taken back, or are taking back now.
+
+        What such a restore deletes from the timeline must not be completed from the log, as after a power cut.
+        """
+        found = set[str]()
+        for each in (*timeline.completed, *timeline.pending):
+            if each.action == "restore" and each.state != "requested" and self.log.is_unknown(each):
+                path = timeline.path(replace(each, state="requested", completed=None))
+                with suppress(CorruptTableError):  # it has taken nothing back then
+                    if body := self.store.body(path):
+                        plan = decode_container(body, "HoodieRestorePlan", name=path, table=self.url)
+                        found |= {each["commitTime"] for each in plan["instantsToRollback"]}
+        return found
 
     def _restored_since(self, follower: Follower) -> bool:
         """Return whether a restore ran during a listing: it removes instants and files, so both states may be mixed."""
