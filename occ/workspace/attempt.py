@@ -361,7 +361,7 @@ class Attempt:
         """
         session, kind = self.session, self.kind
         beat = partial(session.heart.start, self.instant)
-        puts = [partial(self._announce, kind.action, state) for state in kind.announced]
+        puts: list[Callable[[], None]] = [partial(self._announce, kind.action, state) for state in kind.announced]
         record = session.record(self.instant)
         if record is None or kind.service:
             for put in (beat, *puts):
