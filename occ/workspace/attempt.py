@@ -360,15 +360,16 @@ class Attempt:
         ``since``: when nobody could know of it yet, by `HeartbeatSender.now`.
         """
         session, kind = self.session, self.kind
-        beat = partial(session.heart.start, self.instant)
-        puts: list[Callable[[], None]] = [partial(self._announce, kind.action, state) for state in kind.announced]
+        puts: list[Callable[[], None]]
+        puts = [partial(self._announce, kind.action, state) for state in kind.announced]
         record = session.record(self.instant)
         if record is None or kind.service:
-            for put in (beat, *puts):
+            session.heart.start(self.instant)
+            for put in puts:
                 put()
             return
         if session.lock.shared_with_jvm:
-            beat()
+            session.heart.start(self.instant)
         else:
             session.heart.expect(self.instant, since)
             puts.append(self._beat_first)
