@@ -38,11 +38,11 @@ class OwnRecord:
         self._coming: list[Task[None]] = []
 
     def sends(self, tasks: Iterable[Task[None]]) -> None:
-        """Register the tasks that put the pending instant; it must exist before the first data file."""
+        """Register the tasks that put heartbeat and pending instant; both must exist before the first data file."""
         self._coming.extend(tasks)
 
     def arrived(self) -> None:
-        """Wait until the pending instant exists. Raises `StorageError` if it could not be put, at each call."""
+        """Wait until they exist. Raises `StorageError` if one could not be put, at each call."""
         for task in self._coming:
             task.take()
 

@@ -125,6 +125,8 @@ class FileSpec:
     def refuse_if_over(self) -> None:
         """Raise `RolledBackError` when the transaction has ended."""
         if not self.lives():
+            if self.record is not None:
+                self.record.arrived()  # its first heartbeat may be on its way
             refuse_if_over(self.store, self.instant)
 
     @cached_property

@@ -124,7 +124,7 @@ class Attempt:
             BatchLandedError: the batch is committed already. Nothing was begun.
             ConflictError: such a writer did not end in time.
         """
-        patience, follower, since = BoundedWait(session), Follower(), session.heart.now()
+        patience, follower = BoundedWait(session), Follower()
         kept = lease is not None  # by the caller, until the end
         # On a far store, check while the begin entry is put: that entry affects no other version or engine.
         checked = Task(session.env, session.refuse_if_unwritable) if session.far and not kind.service else None
@@ -172,8 +172,7 @@ class Attempt:
                 # If many begin together, each publishes its own commit, and a reader of the timeline publishes first.
                 if not wanted.asked:  # our snapshot may be read from the timeline
                     (session.publish_last if made.lease is None else partial(session.log.publish_last, locked=True))()
-                session.heart.expect(made.instant, since)
-                made._announce_pending()
+                made._announce_pending(wanted.since)
                 if not kept and made.lease is not None:
                     made._show_to_neighbours(made.lease)
                 if told is not None:  # a coordinator that is heard does it for its writers
@@ -353,25 +352,38 @@ class Attempt:
 
     # --- the pending instant ---------------------------------------------------------------------------------
 
-    def _announce_pending(self) -> None:
+    def _announce_pending(self, since: Any) -> None:
         """Put the heartbeat and the pending instant. For a write on a far store they are sent now, beside the first marker, and
         arrive before the first data file.
 
         Where JVM writers share the lock the heartbeat comes first: they take a pending instant without one for a dead writer's.
+        ``since``: when nobody could know of it yet, by `HeartbeatSender.now`.
         """
         session, kind = self.session, self.kind
-        beat = partial(session.heart.start, self.instant)
+        puts: list[Callable[[], None]]
         puts = [partial(self._announce, kind.action, state) for state in kind.announced]
         record = session.record(self.instant)
         if record is None or kind.service:
-            for put in (beat, *puts):
+            session.heart.start(self.instant)
+            for put in puts:
                 put()
             return
         if session.lock.shared_with_jvm:
-            beat()
+            session.heart.start(self.instant)
         else:
-            puts.append(beat)
+            session.heart.expect(self.instant, since)
+            puts.append(self._beat_first)
         record.sends([Task(session.env, put) for put in puts])
+
+    def _beat_first(self) -> None:
+        """Write the first heartbeat. Raise `RolledBackError` if it came so late that somebody has ended the transaction.
+
+        Its file would say otherwise: it has appeared behind the sweep.
+        """
+        session = self.session
+        session.heart.start(self.instant)
+        if session.heart.longest_silence_s(self.instant) >= session.settings.heartbeat_timeout_s / 2:
+            self.require_in(session.log.catch_up())
 
     def _show_to_neighbours(self, lease: TableLease) -> None:
         """Give the lock of the begin back. A neighbour that begins from here on knows of this transaction.

@@ -45,6 +45,7 @@ class BeginEntry:
     Attributes:
         before: the open transaction to wait for, if that is why nothing was built.
         found: our own begin, if a coordinator's entry contains it.
+        since: when nobody could know of it yet, by `HeartbeatSender.now`.
         lease: of the table's lock: from the caller, or taken by `append`, because neighbours know of a begin only under it.
     """
 
@@ -61,7 +62,7 @@ class BeginEntry:
         self._session, self._kind, self._claim, self._batch, self._under = session, kind, claim, batch, under
         self.before: Begin | None = None
         self.found: Begin | None = None
-        self._asked = ""  # the id of the request; "" without one
+        self._asked, self.since = "", session.heart.now()  # the id of the request; "" without one
 
     def ask(self) -> Follower | None:
         """Let the handle's coordinator begin it, if it has one.
@@ -122,6 +123,7 @@ class BeginEntry:
     def append(self, follower: Follower, operation: str) -> LogEntry | None:
         """Append the entry, with neighbours under the table's lock and after an import of their commits."""
         session = self._session
+        self.since = self.since if self._asked else session.heart.now()
         while True:
             timeline_first = session.settings.timeline_first
             if self.lease is None and timeline_first:

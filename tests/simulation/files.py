@@ -89,6 +89,8 @@ def write(
         return record is not None and record.lives()
 
     if not lives():
+        if record is not None:
+            record.arrived()
         refuse_if_over(store, txn.instant)
     io: Io = "MERGE" if prev else "CREATE"
     if record is not None:

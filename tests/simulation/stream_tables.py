@@ -221,6 +221,8 @@ class StreamWork:
         if plan.idle:
             return
         slices = slices_by_partition(txn.current.file_slices())
+        if plan.spec.record is not None:
+            plan.spec.record.travels()  # as it does when the task is pickled
         task = EventsTask(StreamPlan(plan.spec, plan.stream, plan.kind, slices), txn.url)
         rows = pa.Table.from_pylist(batch, pa.schema([_SCHEMA.field(name) for name in batch[0]]))
         batches = rows.append_column(PLACE, pa.array(range(len(batch)))).to_batches()

@@ -44,6 +44,7 @@ def ended_by_another(world, sleep: Callable[[Writer], None]) -> tuple[Writer, la
     a, b = world.writer("A"), world.writer("B", host="host-b")
     txn = a.table.transaction("insert")
     insert(txn, "a", "early")
+    txn._attempt.arrived()
     begun = b.table.session.log.catch_up().open[txn.instant]
     sleep(a)
     assert b.table.session.cleaner.roll_back(begun, reason="a test")
@@ -64,6 +65,20 @@ def test_a_writer_that_may_have_been_found_silent_asks_and_withholds_its_file(wo
     assert data_files(a) == there
     with pytest.raises(lakelatch.CommitError):
         txn.commit()
+    assert world.content() == BEGUN
+
+
+def test_a_first_heartbeat_that_comes_behind_the_sweep_brings_nobody_back(world):
+    """It was on its way while its writer slept, and stands there again, as if nothing had happened."""
+    a, b = world.writer("A"), world.writer("B", host="host-b")
+    txn = a.table.transaction("insert")
+    begun = b.table.session.log.catch_up().open[txn.instant]
+    asleep(a)
+    assert b.table.session.cleaner.roll_back(begun, reason="a test")
+    there = data_files(a)
+    with pytest.raises(lakelatch.RolledBackError):
+        insert(txn, "a", "late")
+    assert data_files(a) == there
     assert world.content() == BEGUN
 
 
