@@ -38,7 +38,7 @@ from ...hudi.timeline import (
     time_of,
     to_epoch_ms,
 )
-from ...storage import Store, is_far
+from ...storage import Store, is_far, open_beside
 from ...tracing import step
 from ..coordination import Coordinating
 from ..entries import INLINE_BYTES, Commit, FileSizes, Settings, echo, undone_by
@@ -67,6 +67,7 @@ from ..log import (
 from .in_line import InLine
 from .memory import Contention, Reservations
 from .outcome import forgotten, listed_beside
+from .partners import Partners
 from .properties import read_config, secure_streams
 from .snapshot_cache import View, ViewCache, cold_view, declared_schema, view_listed_later
 from .table_lock import TableLease, TableLock
@@ -101,6 +102,7 @@ class Session:
         coordinator: begins and commits for it; None: it does all by itself. So it does until ``alone_until`` (monotonic).
         far: True if a request to its store takes long.
         in_line: its threads that wait for the lock, and their requests to its holder.
+        partners: the sessions of tables that take part in transactions with this one.
         records: by T, the state of its open transactions, known without a request to a far store.
         first_sweep: called once, when the session first looks after others.
         landed_one: called after each commit, on the thread of its writer.
@@ -135,6 +137,7 @@ class Session:
         self._spans: KeySpans | None = None
         self._behind: list[Task[None]] = []
         self._mutex = threading.Lock()  # guards that list
+        self.partners = Partners(lambda url: Session(open_beside(store, url), env=env, writer=self.writer))
         self.footers = Footers(store)
         self.history = History(store, self.config.timeline_folder)
         self.closed = self._swept = False
@@ -213,6 +216,7 @@ class Session:
             self.markers.close(self.store)
         if self.coordinator is not None:
             self.coordinator.close()
+        self.partners.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the arguments that open the table again elsewhere.

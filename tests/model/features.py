@@ -218,9 +218,7 @@ FEATURES: dict[str, Feature] = {
         {
             "two over three tables, a lost reply": _Several(((0, 1, 2), (0, 1, 2)), tables=3, unknown=1),
             "three, a lost reply": _Several(((0, 1), (0, 1), (0, 1)), unknown=1),
-            "two, a writer, a reader, the home forgets": _Several(
-                ((0, 1), (0, 1), (0,)), overlap=False, reader=True, forgets=1
-            ),
+            "two, a writer, a reader": _Several(((0, 1), (0, 1), (0,)), overlap=False, settles=1, reader=True),
         },
     ),
 }

@@ -154,7 +154,7 @@ def test_of_those_that_ask_together_each_is_judged_behind_the_others(world, aske
         txn.workspace.close_files()
         waiter = txn._landing._waiter
         assert waiter is not None
-        waiter.ask_coordinator(txn._landing._entry())
+        waiter.ask_coordinator(txn._landing.entry())
     round_ = [leading._Waiting(each, to.append) for each, to in zip(held, answers, strict=True)]
     asked.coordinator._commit(round_)
     assert [len(each) for each in answers] == [1, 1, 1], "also who is left out is told, at once"
@@ -227,7 +227,7 @@ def test_a_late_question_changes_nothing(world, asked):
     txn = writer.table.transaction("insert")
     insert(txn, "a", "given up")
     txn.workspace.close_files()
-    txn._landing._waiter.ask_coordinator(txn._landing._entry())
+    txn._landing._waiter.ask_coordinator(txn._landing.entry())
     txn.abort()
     before = len(log_of(world))
     for question in (*late, *late):
@@ -308,7 +308,7 @@ def test_nor_who_asks_nobody(world, asked):
     txn.workspace.close_files()
     asked.hears = lambda _: None
     txn._landing._waiter._attempt.session.coordinator = asked
-    txn._landing._waiter.ask_coordinator(txn._landing._entry())
+    txn._landing._waiter.ask_coordinator(txn._landing.entry())
     victim.table.session.coordinator = None
     txn._landing._waiter.asked.clear()
     request = asked.asked[-1].wanted

@@ -75,7 +75,7 @@ def asks(txn: Transaction) -> str:
     txn.workspace.close_files()
     waiter = txn._landing._waiter
     assert waiter is not None
-    waiter.begin(txn._landing._entry())
+    waiter.begin(txn._landing.entry())
     assert waiter() is False
     return waiter._paths[-1]
 
@@ -178,7 +178,7 @@ def test_who_comes_to_the_lock_next_asks_other_processes_too(world):
     asks(first)
     assert requests(world) == [f"{first.instant}-0"]
     waiter = second._landing._waiter
-    waiter.begin(second._landing._entry())
+    waiter.begin(second._landing.entry())
     assert waiter() is False
     assert requests(world) == [f"{first.instant}-0"], "it stands behind a thread of its own handle"
     first._landing._waiter.ends()

@@ -1,0 +1,214 @@
+"""The commit of a transaction over several tables: one decision, in the log of the last of them, the home.
+
+    t=0  take the locks in the order of the tables, validate in each; merge again or wait where that is needed, without locks
+    t=1  append prepare(T, home) to every log but the home's: from here no commit goes behind it there
+    t=2  append commit(T, C) to the home's log, the commit point of all
+    t=3  append commit(T, C) behind each prepare entry; publish; give the locks back
+
+A coordinator that dies before t=2 has committed nothing: whoever meets its prepare entry ends the transaction in the home,
+then in its own table. After t=2 whoever meets it appends what is missing (`occ.session.settling`). A coordinator that gives
+up ends the transaction in the home first, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...errors import CommitStateUnknownError, ConflictError, LakeLatchError, StorageError
+from ..entries import Commit, Partner, Prepare
+from ..log import LogState, UndecidedError
+from ..rebase import MergeAgain
+from ..session import CommitResult, TableLease, lost_against, outcome_not_everywhere, put_outcome
+from ..turns import InTheWay
+from .yielding import merge_again, merges_under_lock, wait_for, wait_for_outcome
+
+if TYPE_CHECKING:
+    from ..workspace import Attempt, Workspace
+    from .landing import Landing
+
+class Participant(NamedTuple):
+    """One table of the transaction."""
+
+    attempt: Attempt
+    workspace: Workspace
+    landing: Landing
+
+
+class SeveralLanding:
+    """The end of one attempt over several tables.
+
+    Args:
+        participants: in the order of their URLs, which is the same for all writers; the last is the home.
+    """
+
+    def __init__(self, participants: Sequence[Participant]) -> None:
+        self._all, self._home = participants, participants[-1]
+        self._several = tuple(Partner(each.attempt.url, each.attempt.instant) for each in participants)
+        self._prepared: dict[str, Prepare] = {}  # by URL
+        self._at = self._home  # the table that is worked on, which an error is about
+        self._deciding = False  # the home's entry may be in its log
+
+    def commit(self) -> None:
+        """Commit in all tables, or in none. Raises the errors of `Transaction.commit`."""
+        try:
+            for self._at in self._all:
+                self._at.workspace.changes.empty_too = True
+                self._at.landing.ready()
+            while not self._try():
+                pass
+        except BaseException as e:  # noqa: BLE001 - raised again
+            self._give_up(e)
+        for each in self._all:
+            each.landing.finish()
+
+    def _try(self) -> bool:
+        """Commit; False: something had to be waited for or merged again first, and all is decided again."""
+        templates, leases = list[Commit](), list[TableLease]()
+        try:
+            with ExitStack() as held:
+                for self._at in self._all:  # before the locks, because it may list
+                    self._at.landing.drop_unfinished()
+                    self._at.attempt.session.log.look()
+                    templates.append(replace(self._at.landing.entry(), several=self._several))
+                for self._at in self._all:
+                    leases.append(self._lock(held))
+                for self._at, lease, template in zip(self._all, leases, templates, strict=True):
+                    state = self._at.attempt.session.log.catch_up()
+                    if state.prepared:
+                        raise UndecidedError(self._at.attempt.url, next(iter(state.prepared.values())))
+                    # On a copy: other threads of the handle read on meanwhile.
+                    self._at.landing.decide(state.fork(), lease, template)
+                self._land(templates, leases)
+            return True
+        except (UndecidedError, InTheWay, MergeAgain) as e:
+            attempt, workspace = self._at.attempt, self._at.workspace
+            if self._prepared:  # nobody waits for us meanwhile
+                raise lost_against(attempt, e.conflict) if isinstance(e, InTheWay) else (
+                    lost_against(attempt, e.conflicts[0]) if isinstance(e, MergeAgain) else e
+                ) from None
+            if isinstance(e, MergeAgain):
+                if merges_under_lock(attempt, workspace):
+                    self._keep_locks()
+                merge_again(attempt, workspace, e)
+                return False
+            self._release()
+            if isinstance(e, InTheWay):
+                wait_for(attempt, e.conflict)
+            else:
+                wait_for_outcome(attempt, e.prepared)
+            return False
+
+    def _lock(self, held: ExitStack) -> TableLease:
+        attempt = self._at.attempt
+        if attempt.lease is not None:
+            return attempt.lease
+        lease = attempt.session.lease(f"{attempt.operation} over {len(self._all)} tables")
+        held.callback(lease.release)
+        return lease
+
+    def _keep_locks(self) -> None:
+        """Take all locks, in order, and keep them to the commit, within bounds."""
+        self._release()
+        for each in self._all:
+            session = each.attempt.session
+            each.attempt.lease = session.lease(
+                f"{each.attempt.operation}, merging again", max_hold_s=session.settings.lock_wait_s / 2
+            )
+
+    def _release(self) -> None:
+        for each in self._all:
+            each.attempt.release()
+
+    def _land(self, templates: Sequence[Commit], leases: Sequence[TableLease]) -> None:
+        """Prepare, decide, settle and publish, under the leases."""
+
+        def decided(state: LogState, at: int) -> Commit:
+            commit = self._all[at].landing.decide(state, leases[at], templates[at])
+            assert isinstance(commit, Commit)
+            return commit
+
+        home = len(self._all) - 1
+        for at, self._at in enumerate(self._all[:-1]):
+            entry = self._at.attempt.session.log.append(lambda state, at=at: Prepare(decided(state, at)))  # type: ignore[misc]
+            assert isinstance(entry, Prepare)
+            self._prepared[self._at.attempt.url] = entry
+        self._at, self._deciding = self._home, True
+        commit = self._home.attempt.session.log.append(lambda state: decided(state, home))
+        assert isinstance(commit, Commit)
+        self._home.landing.result = _result(commit)
+        self._settle()
+        self._home.landing.publish_result(commit, leases[home])
+
+    def _settle(self) -> None:
+        """Append the outcome behind each prepare entry, and publish. The home has committed."""
+        for self._at in self._all[:-1]:
+            attempt = self._at.attempt
+            session, prepared = attempt.session, self._prepared[attempt.url]
+            commit = put_outcome(session, prepared, landed=True, reason="")
+            if isinstance(commit, Commit):
+                self._at.landing.result = _result(commit)
+                self._at.landing.publish_result(commit)
+            else:  # by others
+                completion = session.landed(attempt.instant)
+                assert completion is not None, "an outcome against that of the home"
+                self._at.landing.result = CommitResult(attempt.instant, completion, session.log.next_slot - 1)
+
+    def _give_up(self, error: BaseException) -> None:
+        """End the transaction in all tables and raise the error, unless the home has committed, or may have.
+
+            t=0  X is prepared in A; its commit entry in B, the home, gets no answer
+            t=1  X appends its abort entry in A; its commit entry lands in B
+
+        So the home is ended first, and nothing is ended anywhere while its outcome is unknown.
+        """
+        home, reason = self._home, str(error) or type(error).__name__
+        told = self._at.attempt.explained(error)
+        ended: bool | None = None
+        if home.landing.result is None and not (self._deciding and isinstance(error, CommitStateUnknownError)):
+            lost = told if self._at is home and isinstance(told, ConflictError) else None
+            ended = home.landing.abort(reason, because=lost)
+            if ended is None and self._deciding:
+                self._find_result()
+        if home.landing.result is not None:
+            for each in self._all:
+                each.attempt.over("committed")
+            if isinstance(error, LakeLatchError):
+                raise outcome_not_everywhere(home.attempt.url, home.attempt.instant, error) from error
+            error.add_note(f"{home.attempt.url}: transaction {home.attempt.instant} over several tables has landed all the same")
+            raise error
+        if home.attempt.state == "open":
+            for each in self._all:
+                each.attempt.over("unknown")
+            raise error
+        for each in self._all[:-1]:
+            if each.attempt.url not in self._prepared:
+                each.landing.abort(reason, because=told if each is self._at else None)
+            elif ended is False:  # the home is still open: who finds both silent ends it there first
+                each.attempt.over("aborted")
+            else:
+                each.attempt.abort(reason, abandon=each.workspace.abandon, settles=True)
+        if isinstance(told, CommitStateUnknownError):  # about an entry that counts for nothing without the home's
+            raise StorageError(
+                f"{self._at.attempt.url}: no answer while a transaction over several tables was prepared ({told}). It has not "
+                f"landed in {home.attempt.url}, which decides, so nothing of it lands; a retry is safe",
+                table=self._at.attempt.url,
+                instant=self._at.attempt.instant,
+            ) from error
+        if told is not error:
+            raise told from error
+        self._at.attempt.tell_that_nothing_landed(error)
+        raise error
+
+    def _find_result(self) -> None:
+        """Find the home's commit if it has landed although an error, such as an interrupt, came instead of the answer."""
+        attempt = self._home.attempt
+        completion = attempt.session.landed(attempt.instant)
+        if completion is not None:
+            self._home.landing.result = CommitResult(attempt.instant, completion, attempt.session.log.next_slot - 1, False)
+
+
+def _result(commit: Commit) -> CommitResult:
+    return CommitResult(commit.instant, commit.completion, commit.slot, published=False)
