@@ -71,7 +71,8 @@ GROUP_STEPS = ("put commits", "put request", "list request", "get request", "del
 # And of transactions that begin together, on a far store.
 BEGIN_STEPS = ("put begins", "put asking", "list asking", "delete asking")
 COORDINATOR_STEPS = ("ask begin", "ask commit")
-ALL_STEPS = PROTOCOL_STEPS + GROUP_STEPS + BEGIN_STEPS + COORDINATOR_STEPS
+SEVERAL_STEPS = ("put prepare",)
+ALL_STEPS = PROTOCOL_STEPS + GROUP_STEPS + BEGIN_STEPS + COORDINATOR_STEPS + SEVERAL_STEPS
 
 
 def faults_of(step: str) -> tuple[str, ...]:
@@ -88,7 +89,7 @@ def faults_of(step: str) -> tuple[str, ...]:
 _WEIGHT = {
     "get log": 0.4, "list log": 0.4, "list marker": 0.5, "put commit": 2, "put completed": 2, "put rollback": 6,
     "put setting": 6, "put close": 4, "put open": 4, "put abort": 2, "lock renew": 4, "lock release": 2, "lock leave": 15,
-    "put commits": 4, "put request": 2, "put begins": 2, "delete data": 2, "secure log": 4, "secure data": 4,
+    "put commits": 4, "put request": 2, "put begins": 2, "delete data": 2, "secure log": 4, "secure data": 4, "put prepare": 4,
 }  # fmt: skip
 
 
