@@ -178,6 +178,13 @@ class Bank:
                 work(txn)
             results = txn.results
         mine[-1].outcome = "committed" if len(results) == len(tables) else f"committed in {len(results)} tables"
+        for table in tables if not self.shape.restores else ():
+            try:
+                found = self._content(table.url, table.snapshot())
+            except LakeLatchError:
+                continue
+            if mine[-1].name not in found[mine[-1].groups[table.url]].names:
+                raise Anomaly(f"{mine[-1].name} was told that it landed, and cannot read it in {table.url}")
 
     def _single(self, table: Table, mine: list[Payment]) -> None:
         payment = self._payment(mine)
@@ -254,7 +261,7 @@ class Bank:
         return state
 
     def _judge_cut(self, found: dict[str, State]) -> None:
-        if not self.also["restores"]:
+        if not self.shape.restores:
             total = sum(value.balance for state in found.values() for value in state.values())
             if total != self.total:
                 raise Anomaly(f"a cut holds {total} and not {self.total}")
@@ -318,7 +325,7 @@ class Bank:
     def _judge_told(self, tables: Sequence[Table]) -> None:
         found = {each.url: self._content(each.url, each.snapshot()) for each in tables}
         self._judge_cut(found)
-        if self.also["restores"]:
+        if self.shape.restores:
             return
         for payment in self.attempts:
             there = {payment.name in found[url][root].names for url, root in payment.groups.items()}
