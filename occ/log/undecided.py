@@ -9,6 +9,8 @@ So whoever meets it settles it first (`settle`). Settings are promises that a co
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...errors import ConflictError
 from ..entries import Commit, End, GroupCommit, LogEntry, Prepare, Setting
 from .state import LogState
@@ -38,7 +40,8 @@ class UndecidedError(ConflictError):
         self.prepared = prepared
 
     def __reduce__(self) -> tuple[object, ...]:
-        return UndecidedError, (self.details["table"], self.prepared)
+        commit = replace(self.prepared.commit, recent=None)  # it is in this process's memory
+        return UndecidedError, (self.details["table"], replace(self.prepared, commit=commit))
 
 
 def refuse_undecided(url: str, state: LogState, entry: LogEntry | None) -> None:
