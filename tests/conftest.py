@@ -6,9 +6,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from .beside import watch
+from .java import short_lived
 from .thorough import THOROUGH, covering
 
 watch()
+short_lived()
 
 # A deadline for an example, and a check that examples come quickly, would make these timed tests, which a busy machine
 # fails. The examples are the same in every run, so that what fails once fails again; `make thorough` looks for new ones,

@@ -292,7 +292,7 @@ class Landing:
                 wait_for(self._attempt, e.conflict)
             except NeighbourInTheWayError as e:
                 self._attempt.release()
-                wait_for_neighbour(self._attempt, e)
+                wait_for_neighbour(self._attempt, self._workspace.changes.write_set().groups, e)
             except UndecidedError as e:
                 self._attempt.release()
                 wait_for_outcome(self._attempt, e.prepared)
@@ -498,7 +498,7 @@ class Landing:
         attempt.require_in(state)
         refuse_landed(attempt.url, state, attempt.origin.batch)
         if state.settings.timeline_first:  # for the services whose entry comes first; commits look again at their put
-            refuse_neighbour_in_the_way(attempt)
+            refuse_neighbour_in_the_way(attempt, workspace.changes.write_set().groups)
         if self._decided:
             # Its files or instants may be gone, whatever was committed since: no state that a restore may return to has
             # them.
@@ -532,7 +532,7 @@ class Landing:
         attempt, session = self._attempt, self._attempt.session
         session.refuse_if_unwritable()  # another engine may have given the table what this library cannot keep
         attempt.refuse_given_up()
-        refuse_neighbour_in_the_way(attempt)
+        refuse_neighbour_in_the_way(attempt, self._workspace.changes.write_set().groups)
         lease.ensure_held(fresh=True)  # last, because a pause behind it cannot be excluded
         session.log.put_first(entry)
         self.result = CommitResult(attempt.instant, entry.completion, -1, True)

@@ -14,7 +14,10 @@ from ..rebase import ROUNDS_MAX
 from ..session import await_outcome, lost_against, waited_in_vain
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ...conflict import Conflict
+    from ...hudi.files import FileGroupId
     from ...hudi.timeline import Instant, Snapshot
     from ..entries import Prepare
     from ..log import LogState
@@ -31,7 +34,7 @@ def yield_to_neighbours(attempt: Attempt, workspace: Workspace) -> None:
     Its retry has a larger T than ours, so nothing else shows that it has waited. Then go on in any case.
     """
     session, groups = attempt.session, workspace.changes.write_set().groups
-    before = session.neighbours.first_to_wait_for(session.log.pending(), groups)
+    before = session.neighbours.first_to_wait_for(session.log.pending(), groups, session.log.has_committed)
     if before is None:
         return
 
@@ -62,26 +65,32 @@ class NeighbourInTheWayError(Exception):
         self.theirs = theirs
 
 
-def refuse_neighbour_in_the_way(attempt: Attempt) -> None:
+def refuse_neighbour_in_the_way(attempt: Attempt, groups: Collection[FileGroupId]) -> None:
     """Raise `NeighbourInTheWayError` if there is one. Under the lock, after a look at the timeline."""
     session = attempt.session
-    if found := session.neighbours.in_the_way(session.log.pending(), attempt.instant, attempt.kind.action):
+    if found := session.neighbours.in_the_way(session.log.pending(), attempt.instant, attempt.kind.action, groups):
         raise NeighbourInTheWayError(found)
 
 
-def wait_for_neighbour(attempt: Attempt, error: NeighbourInTheWayError) -> None:
+def wait_for_neighbour(attempt: Attempt, groups: Collection[FileGroupId], error: NeighbourInTheWayError) -> None:
     """Wait until it is in the way no more; raise `ConflictError` if it still is in the end."""
     session, action, theirs = attempt.session, attempt.kind.action, error.theirs
 
     def over(state: LogState) -> bool:
         attempt.require_in(state)
-        found = session.neighbours.in_the_way(session.log.pending(now=True), attempt.instant, action)
+        found = session.neighbours.in_the_way(session.log.pending(now=True), attempt.instant, action, groups)
         return found is None or found.requested != theirs.requested
 
     whom = f"{theirs.requested} of another engine"
     if theirs.action == "restore":
         whom, why = f"restore {whom}", "it takes commits back, and nothing may land beside it"
         next_ = "If it has died, run it again there: until it ends, Hudi's own writers stop as well"
+    elif theirs.action == "clustering":
+        whom, why = (
+            f"clustering {whom}",
+            "it rewrites file groups as they were when it was planned, without this commit",
+        )
+        next_ = "If nobody runs it, run it there or roll it back: until it ends, Hudi's own writers of these are refused too"
     elif action == "restore":
         why = "it may have read what the restore takes back, and would bring it back"
         next_ = "If that writer is dead, its heartbeat ends in two minutes"
@@ -95,7 +104,7 @@ def wait_for_neighbour(attempt: Attempt, error: NeighbourInTheWayError) -> None:
             table=attempt.url,
             instant=attempt.instant,
             winner=theirs.requested,
-            winner_op="RESTORE" if theirs.action == "restore" else "UNKNOWN",
+            winner_op={"restore": "RESTORE", "clustering": "CLUSTER"}.get(theirs.action, "UNKNOWN"),
             winner_writer="another engine",
             overlap=(),
             rule=why,

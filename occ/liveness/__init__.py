@@ -16,7 +16,7 @@ from .markers import (
     list_markers,
     stands,
 )
-from .neighbours import NeighboursAtWork
+from .neighbours import NeighboursAtWork, groups_of_plan
 from .own_record import OwnRecord
 from .reader_leases import READERS, LeaseOfAnotherProcess, LeaseSender, ReaderLease, ReaderLeases, lease_path
 from .removal import delete_data_file
@@ -48,6 +48,7 @@ __all__ = [
     "delete_data_file",
     "encoded",
     "fits",
+    "groups_of_plan",
     "heartbeat_path",
     "instants_with_markers",
     "is_list",

@@ -15,22 +15,32 @@ it reads: that is most often the first thing that it does, and its inflight inst
 paused for longer in between may hide a commit, which the next import notices. An inflight writer compares with what completes
 later. Hudi compares with commits alone, not with a restore: one that has read what a restore takes back
 would bring it back, so a restore waits for all that live. And ours lets no commit land beside a restore of theirs: it has
-made its list of what it takes back, and deletes files one by one. The last wait is for fairness:
+made its list of what it takes back, and deletes files one by one. Nor does it commit to a file group whose clustering they
+have planned: Hudi refuses such a write where it begins, and so compares nothing when it completes the clustering:
+
+    t=0  a JVM plans to rewrite the slices of g
+    t=1  ours, which has begun before or after that, commits to g
+    t=2  the JVM completes its clustering: g is replaced by what it held at t=0
+
+The last wait is for fairness:
 
     t=0  a JVM job of 15 s begins on file group g; ours commit to g every second, so the job fails with a conflict
     t=1  the job is run again, with a larger T: nothing shows its age, and it would fail for ever
     t=2  ours see a live job, and on g one that has failed: they wait until the live one has ended
+
+A job may roll back its failed attempt before it runs again; so a handle remembers the file groups of those that it has seen
+at work and that went away without a commit, until a later one on these groups has committed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from ...environment import Environment
 from ...errors import CorruptTableError
 from ...hudi.files import FileGroupId
-from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, decode_commit, file_name
+from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, decode_commit, decode_container, file_name
 from ...storage import Store
 from .heartbeat import beat_age_s
 
@@ -43,17 +53,28 @@ class NeighboursAtWork:
 
     def __init__(self, store: Store, env: Environment, folder: str) -> None:
         self._store, self._env, self._folder = store, env, folder
-        self._groups: dict[str, frozenset[FileGroupId]] = {}  # by T; they never change once they are written
+        # Of writers and of plans, by T; they never change once they are written.
+        self._groups: dict[str, frozenset[FileGroupId]] = {}
+        self._plans: dict[str, frozenset[FileGroupId]] = {}
+        self._lost: frozenset[FileGroupId] = frozenset()  # of those that are gone
 
-    def first_to_wait_for(self, pending: Iterable[Instant], groups: Collection[FileGroupId]) -> Instant | None:
+    def first_to_wait_for(
+        self, pending: Iterable[Instant], groups: Collection[FileGroupId], has_committed: Callable[[str], bool]
+    ) -> Instant | None:
         """Return a live writer that may change one of these file groups and has lost them before, if there is one.
 
-        A writer whose file groups are not known yet counts as one that changes them.
+        A writer whose file groups are not known yet counts as one that changes them. ``has_committed`` tells whether
+        a transaction of another engine has, by its T.
         """
         waiting = sorted(pending, key=lambda each: each.requested)
-        # Made anew and never changed, because threads of one handle share it.
+        # Replaced and never changed, because threads of one handle share them.
         known = {each.requested: self._groups.get(each.requested) or self._read(each) for each in waiting}
-        self._groups, lost_before = known, False
+        lost = self._lost
+        for instant, named in sorted(self._groups.items()):
+            if instant not in known:
+                lost = lost - named if has_committed(instant) else lost | named
+        self._groups, self._lost = known, lost
+        lost_before = not lost.isdisjoint(groups)
         for each in waiting:
             named = known[each.requested]
             if named and named.isdisjoint(groups):
@@ -64,11 +85,14 @@ class NeighboursAtWork:
                 return each
         return None
 
-    def in_the_way(self, pending: Iterable[Instant], instant: str, action: str) -> Instant | None:
+    def in_the_way(
+        self, pending: Iterable[Instant], instant: str, action: str, groups: Collection[FileGroupId]
+    ) -> Instant | None:
         """Return what another engine does that this transaction of ours may not commit beside, if there is anything.
 
-        That is a restore, which has no heartbeat: one that has died stops Hudi's writers too, until it is run again. Beside
-        a commit, a writer with a smaller T that may not have read the timeline; beside a restore every live one.
+        That is a restore, or a clustering of file groups that ours changes. Neither has a heartbeat: one that has died stops
+        Hudi's writers too, until it is run again. Beside a commit, a writer with a smaller T that may not have read the
+        timeline; beside a restore every live one.
         """
         waiting = list(pending)
         if restoring := next((each for each in waiting if each.action == "restore"), None):
@@ -77,9 +101,18 @@ class NeighboursAtWork:
             return next((each for each in waiting if self.lives(each) or self._is_younger(each, SILENT_S)), None)
         if COMPLETED_AS.get(action, action) not in COMMIT_ACTIONS:
             return None
+        planned = {each.requested: each for each in waiting if each.action == "clustering"}
+        self._plans = {each: self._plans.get(each) or self._planned(plan) for each, plan in planned.items()}
+        if clustered := next((each for each, named in self._plans.items() if not named.isdisjoint(groups)), None):
+            return planned[clustered]
         inflight = {each.requested for each in waiting if each.state == "inflight"}
         found = (each for each in waiting if each.requested < instant and each.requested not in inflight)
         return next((each for each in found if self._is_younger(each, READS_S)), None)
+
+    def _planned(self, plan: Instant) -> frozenset[FileGroupId]:
+        name = file_name(replace(plan, state="requested"))
+        body = self._store.body(f"{self._folder}/{name}")
+        return groups_of_plan(body, name) if body else frozenset()
 
     def _is_younger(self, each: Instant, seconds: float) -> bool:
         """Return whether its instant was put less than that long ago."""
@@ -101,3 +134,12 @@ class NeighboursAtWork:
         except CorruptTableError:  # a plan of a service, or written at this moment
             return frozenset()
         return frozenset(FileGroupId(stat.partition, stat.file_id) for stat in content.stats if stat.file_id)
+
+
+def groups_of_plan(body: bytes, name: str) -> frozenset[FileGroupId]:
+    """Return the file groups that Hudi's plan of a compaction or a clustering rewrites."""
+    plan = decode_container(body, "HoodieCompactionPlan", "HoodieRequestedReplaceMetadata", name=name)
+    parts = list(plan.get("operations") or ())
+    for group in (plan.get("clusteringPlan") or {}).get("inputGroups") or ():
+        parts += group["slices"] or ()
+    return frozenset(FileGroupId(part["partitionPath"] or "", part["fileId"] or "") for part in parts)

@@ -631,6 +631,11 @@ class CommitLog:
                 self._foreign.look(now=True)
             return self._foreign.pending
 
+    def has_committed(self, instant: str) -> bool:
+        """Return whether the transaction of another engine with that T has committed, as of the last listing."""
+        with self._mutex:
+            return self.state.ended.get(instant) == "commit" or instant in self._foreign.found
+
     @property
     def newest_shown(self) -> str:
         """The largest time in the log and, with neighbours, in the last listing of the timeline."""

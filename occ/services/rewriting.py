@@ -18,9 +18,10 @@ from ...errors import InputError, LakeLatchError, TableError, UnsupportedTableEr
 from ...hudi.files import BaseFile, FileGroupId, LogFile, StoredParquet, Torn, join, read_blocks
 from ...hudi.merge import body_of, merged_rows, widened
 from ...hudi.table import META_COLUMNS, storable
-from ...hudi.timeline import COMPLETED_AS, FileSlice, WriteStat, decode_container
+from ...hudi.timeline import COMPLETED_AS, FileSlice, WriteStat
 from ...streams import floors_to_footer, stitched
 from ..entries import groups_of, held, paths_of
+from ..liveness import groups_of_plan
 from ..log import LogState
 from ..staging import BaseFileWriter, FileSpec, token
 from .layout import NOTE, Layout
@@ -93,18 +94,14 @@ def free_slices(
 
 def _planned_by_others(session: Session) -> set[FileGroupId]:
     """The file groups in pending plans of another engine, which would later find their files gone."""
-    timeline, found = session.timeline(), set()
+    timeline, found = session.timeline(), set[FileGroupId]()
     for each in timeline.pending:
         path = timeline.path(replace(each, state="requested"))
         if each.action not in COMPLETED_AS or session.log.outcome(each.requested) is not None:
             continue  # our own plan: the caller has it from the log
         if not (stored := session.store.get(path)) or not stored.body:
             continue
-        plan = decode_container(stored.body, "HoodieCompactionPlan", "HoodieRequestedReplaceMetadata", name=path)
-        parts = list(plan.get("operations") or ())
-        for group in (plan.get("clusteringPlan") or {}).get("inputGroups") or ():
-            parts += group["slices"] or ()
-        found |= {FileGroupId(part["partitionPath"] or "", part["fileId"]) for part in parts}
+        found |= groups_of_plan(stored.body, path)
     return found
 
 

@@ -33,9 +33,6 @@ DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs
 _OUTSIDE = ("make ", "pip install", "git clone", "cd ", "sudo ", "apt-get ")
 # Needs a service or a library that no test has: it has to compile, and what it names of ours has to be there.
 _COMPILED = "<!-- compiled, not run -->\n"
-# A Spark that runs for some seconds gains nothing from the second compiler, nor from a collector with threads of its own.
-_QUICK = "spark.driver.defaultJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-FOR_SHORT_LIVES = {"PYSPARK_SUBMIT_ARGS": f"--conf {shlex.quote(_QUICK)} pyspark-shell"}
 _BLOCK = re.compile(rf"^({_COMPILED})?```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 # A block, and the output that is shown below it.
@@ -113,7 +110,7 @@ def run(text: str, folder: Path) -> str:
     done = subprocess.run(
         [sys.executable, "-c", text],
         cwd=folder,
-        env=os.environ | FOR_SHORT_LIVES | {"PYSPARK_PYTHON": sys.executable, "PATH": path},
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "PATH": path},
         capture_output=True,
         text=True,
         timeout=1400,
@@ -245,7 +242,6 @@ def test_the_spark_job_runs(tmp_path: Path) -> None:
 def run_program(program: str, folder: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples" / program), str(folder / "table")],
-        env=os.environ | FOR_SHORT_LIVES,
         capture_output=True,
         text=True,
         timeout=1400,

@@ -100,3 +100,11 @@ def test_what_is_written_to_a_file_group_after_it_was_replaced() -> None:
     before, after = (instant("deltacommit", 2, 3), wrote(log(2))), (instant("deltacommit", 2, 5), wrote(log(2)))
     assert lost([FIRST, before, replaced]) == []
     assert lost([FIRST, after, replaced]) == [(at(2), at(3))]
+
+
+def test_a_compaction_of_a_file_group_that_was_replaced_meanwhile_loses_nothing() -> None:
+    replaced = instant("replacecommit", 3, 4), wrote(base(3, "new"), operation="INSERT_OVERWRITE", replaced=("g",))
+    compacted = instant("commit", 2, 5), wrote(base(2), operation="COMPACT")
+    merged = instant("deltacommit", 2, 5), wrote(log(2), operation="LOG_COMPACT")
+    for each in (compacted, merged):
+        assert lost([FIRST, replaced, each]) == []

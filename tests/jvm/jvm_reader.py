@@ -16,8 +16,8 @@ A request is ``{"path", "kind", ...}``; its answer ``{"rows": [...]}`` or ``{"er
     compact      instant        executes that plan, and answers with all rows of the table then
     cluster      instant        the same with a plan of a clustering
     compact_logs instant        the same with a plan of a log compaction; with the table's ``name``, Avro ``schema``, ``options``
-    restore      instant        makes a savepoint of that commit, restores the table to it, and answers with all rows then;
-                                with the same
+    service      service        plans and runs a table service, or what OPERATIONS in operations.py says else, and answers with
+                                all rows then; with the same, and the ``instant`` to restore to
     markers                     the markers in the lists of that folder, and the type that it says it has
 
 One after the other: Hudi changes settings of the session while it plans a read, so reads side by side fail now and then
@@ -108,11 +108,40 @@ def compact_logs(spark: SparkSession, request: dict) -> DataFrame:
     return read(spark, {"kind": "snapshot", "path": request["path"]})
 
 
-def restore(spark: SparkSession, request: dict) -> DataFrame:
-    """The SQL call takes no options of the lock."""
-    with closing(_client(spark, request)) as client:
-        client.savepoint(request["instant"], "tests", "")
-        client.restoreToSavepoint(request["instant"])
+def service(spark: SparkSession, request: dict) -> DataFrame:
+    """The SQL calls take no options of the lock."""
+    options = {
+        "hoodie.log.compaction.enable": "true",
+        "hoodie.log.compaction.blocks.threshold": "2",
+        "hoodie.compact.inline.max.delta.commits": "1",
+        "hoodie.clean.commits.retained": "1",
+        "hoodie.keep.min.commits": "4",
+        "hoodie.keep.max.commits": "5",
+        "hoodie.clustering.inline.max.commits": "1",
+    }
+    if "MERGE_ON_READ" in request["options"].values():
+        options["hoodie.datasource.write.table.type"] = "MERGE_ON_READ"
+    nothing = spark._jvm.org.apache.hudi.common.util.Option.empty()
+    with closing(_client(spark, request, options)) as client:
+
+        def planned(plan, run) -> None:
+            instant = plan(nothing)
+            if instant.isPresent():
+                run(instant.get(), True)
+
+        def restored() -> None:
+            client.savepoint(request["instant"], "tests", "")
+            client.restoreToSavepoint(request["instant"])
+
+        {
+            "compaction": lambda: planned(client.scheduleCompaction, client.compact),
+            "log compaction": lambda: planned(client.scheduleLogCompaction, client.logCompact),
+            "clustering": lambda: planned(client.scheduleClustering, client.cluster),
+            "clean": client.clean,
+            "archival": client.archive,
+            "savepoint": lambda: client.savepoint(request["instant"], "tests", ""),
+            "restore": restored,
+        }[request["service"]]()
     return read(spark, {"kind": "snapshot", "path": request["path"]})
 
 
@@ -140,7 +169,7 @@ def answer(spark: SparkSession, request: dict) -> dict:
         if request["kind"] == "markers":
             return markers(spark, request)
         calls = {"upsert": upsert, "sql": sql, "compact": compact, "cluster": cluster}
-        calls |= {"compact_logs": compact_logs, "restore": restore}
+        calls |= {"compact_logs": compact_logs, "service": service}
         frame = calls.get(request["kind"], read)(spark, request)
         return {"rows": [plain(row) for row in frame.collect()]}
     except Exception as error:  # an answer like any other: some are expected
@@ -171,9 +200,7 @@ def plain(value):
 def main(bundle: str) -> None:
     told = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what Hudi prints is no answer
-    # A check of byte code costs more than it saves here.
-    unchecked = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-    spark = session(bundle, cores=2, java=unchecked)
+    spark = session(bundle, cores=2)
     for line in sys.stdin:
         requests_path, answers_path = json.loads(line)
         with open(requests_path, encoding="utf-8") as stream:

@@ -20,8 +20,6 @@ def main(stories_path: str, landed_path: str) -> None:
     builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
     builder = builder.config("spark.sql.session.timeZone", "UTC").config("spark.sql.shuffle.partitions", "2")
     builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
-    # The second compiler and a collector with threads of its own cost more than they save in a session like this.
-    builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     landed = []

@@ -2,88 +2,25 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import pyarrow as pa
 import pytest
 
 import lakelatch
-from lakelatch.occ.check import check
-from lakelatch.occ.doctor.hudi_writers import writer_options
 from lakelatch.occ.log.publisher import Publisher
 
 from ..servers.zookeeper_server import zookeeper
 from ..thorough import some
-from .cases import WRITE_OPTIONS
-from .readers import ask_jvm, by_hudi_rs
+from .neighbours import KINDS, Shared, row
+from .operations import Table, pairs
+from .readers import ask_jvm
 
 pytestmark = pytest.mark.jvm
-
-COLUMNS = pa.schema([("id", "string"), ("part", "string"), ("v", "int64")])
-KINDS = {
-    "copy-on-write, simple index": {},
-    "merge-on-read, simple index": {"type": "merge_on_read"},
-    "copy-on-write, buckets": {"bucket_count": 2},
-    "merge-on-read, buckets": {"type": "merge_on_read", "bucket_count": 2},
-}
-
-
-class Shared:
-    """A table, its JVM writer and ours."""
-
-    def __init__(self, folder: Path, *, lock: str = "", **kind: Any) -> None:
-        self.folder, self.path = folder, folder / "table"
-        lock = lock or f"file://{self.path}/.hoodie?jvm=lock&jvm_expire=5m"
-        self.table = lakelatch.create(
-            str(self.path), record_key="id", partition_by="part", schema=COLUMNS, lock=lock, neighbours="hudi", **kind
-        )
-        self.table.upsert([row(who, part, number, 0) for who in "jp" for part in "ab" for number in range(3)])
-        self.options = WRITE_OPTIONS | writer_options(self.table.config, self.table.settings)
-        self.options |= {
-            "hoodie.datasource.write.partitionpath.field": "part",
-            "hoodie.table.name": self.table.config.name,
-            "hoodie.write.lock.wait_time_ms_between_retry": "100",
-            "hoodie.write.lock.client.wait_time_ms_between_retry": "100",
-            "hoodie.write.lock.client.num_retries": "300",
-        }
-        if self.table.config.merge_on_read:
-            self.options |= {
-                "hoodie.datasource.write.table.type": "MERGE_ON_READ",
-                "hoodie.compact.inline": "true",
-                "hoodie.compact.inline.max.delta.commits": "2",
-            }
-
-    def jvm(self, rows: list[dict[str, Any]], **more: str) -> dict[str, Any]:
-        """The answer of the JVM to a write: all rows then, or its error."""
-        options = self.options | {key.replace("__", "."): value for key, value in more.items()}
-        (answer,) = ask_jvm([{"kind": "upsert", "path": str(self.path), "rows": rows, "options": options}], self.folder)
-        return answer
-
-    def agreed(self) -> dict[str, int]:
-        """All rows, as ours, hudi-rs and the JVM read them."""
-        (answer,) = ask_jvm([{"kind": "snapshot", "path": str(self.path)}], self.folder)
-        with lakelatch.open(str(self.path)) as fresh:
-            told = [
-                self.table.read().to_arrow().to_pylist(),
-                fresh.read().to_arrow().to_pylist(),
-                by_hudi_rs(self.path),
-            ]
-        found = [sorted((each["id"], each["v"]) for each in rows) for rows in (*told, answer["rows"])]
-        assert found[0] == found[1] == found[2] == found[3]
-        assert len(dict(found[0])) == len(found[0]), "a key stands twice"
-        return dict(found[0])
-
-    def sound(self) -> None:
-        # Hadoop's local file system leaves checksums of files that it has deleted.
-        assert [each for each in check(self.table.store, deep=True).findings if each.kind != "other-files"] == []
-
-
-def row(who: str, part: str, number: int, value: int) -> dict[str, Any]:
-    return {"id": f"{who}{number}{part}", "part": part, "v": value}
 
 
 @pytest.fixture
@@ -229,7 +166,13 @@ def test_a_restore_of_the_jvm_is_imported(tmp_path: Path, kind: str) -> None:
     table.upsert([row("p", "b", 1, 3), row("p", "c", 1, 3)])
     began_before = table.transaction("upsert")
     began_before.upsert([row("p", "a", 2, 4)])
-    request = {"kind": "restore", "path": str(shared.path), "name": table.config.name, "instant": kept}
+    request = {
+        "kind": "service",
+        "service": "restore",
+        "path": str(shared.path),
+        "name": table.config.name,
+        "instant": kept,
+    }
     (answer,) = ask_jvm([request | {"schema": table.config.create_schema, "options": shared.options}], tmp_path)
     assert "rows" in answer, answer["error"]
     with pytest.raises(lakelatch.CommitError):  # rolled back by it, or lost against it
@@ -265,3 +208,13 @@ def test_the_jvm_begins_nothing_beside_a_restore_of_ours_that_has_died(tmp_path:
     shared.table.rollback_failed_writes()  # removes the files that were taken back
     shared.sound()
     shared.table.close()
+
+
+@pytest.mark.parametrize(("kind", "part"), some([(kind, part) for part in range(12) for kind in KINDS], 2))
+def test_any_two_operations_at_once_leave_what_one_order_of_them_leaves(tmp_path: Path, kind: str, part: int) -> None:
+    """Each of ours beside each of theirs, on the same file group, another one, in another partition; `make test` takes few."""
+    table = Table(tmp_path, kind, random.Random(part))
+    for pair in some(pairs(kind)[part::12], 4):
+        table.run(pair)
+    table.shared.sound()
+    table.shared.table.close()

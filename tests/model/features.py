@@ -139,6 +139,7 @@ FEATURES: dict[str, Feature] = {
             "it rolls back whatever is pending": _Beside(eager=True),
             "one of ours dies, a cleaner": _Beside(deaths=1, cleaner=True),
             "a foreign restore": _Beside(foreign=0, restore=True),
+            "a foreign clustering": _Beside(foreign=0, clustering=True),
             "one of ours, two foreign writers, a lease ends": _Beside(ours=1, foreign=2, endings=1),
             "a pause between the question and the put": _Beside(ours=1, foreign=2, endings=1, pauses=1),
         },
@@ -147,6 +148,9 @@ FEATURES: dict[str, Feature] = {
             "one dies, it rolls back what is silent": _Beside(deaths=1, lazy=True),
             "a foreign restore, a lease ends, one dies, a cleaner": _Beside(
                 foreign=0, restore=True, endings=1, deaths=1, cleaner=True
+            ),
+            "a foreign clustering, a restore, one dies, a cleaner": _Beside(
+                foreign=0, clustering=True, restore=True, deaths=1, cleaner=True
             ),
             "two foreign writers, a lease ends": _Beside(foreign=2, endings=1),
             "two foreign writers, a pause": _Beside(foreign=2, endings=1, pauses=1),
@@ -238,6 +242,7 @@ _EPOCHS, _RESERVED = (
 _SEVERAL = FEATURES["several tables"].sound
 _HALF, _BEHIND = "landed in one table and not in another", "went behind one that was prepared"
 _XYX = (lock_change.Y, lock_change.X)
+_MOVED = "a commit stands in a file group that a clustering has replaced"
 _BEYOND = "a commit stands on what was taken back"
 _BOTH = "a transaction is both committed and ended"
 _DEATH, _PAUSE = (
@@ -282,6 +287,8 @@ MISSING: tuple[Missing, ...] = (
     Missing("neighbours", "waits_for_begins", "1", _Beside(ours=1), "a T above that of its successor"),
     Missing("neighbours", "waits_for_restores", "4", _Beside(foreign=0, restore=True), _BEYOND),
     Missing("neighbours", "restores_imported", "4", _Beside(foreign=0, restore=True), _BEYOND),
+    Missing("neighbours", "waits_for_clusterings", "", _Beside(foreign=0, clustering=True), _MOVED),
+    Missing("neighbours", "clusterings_imported", "", _Beside(foreign=0, clustering=True), _MOVED),
     Missing("neighbours", "pending_looked_at", "3", _Beside(eager=True), _GONE),
     Missing("neighbours", "silence_stops", "13", _Beside(lazy=True), _GONE),
     Missing("neighbours", "rolled_back_under_lock", "3", _DEATH, _BOTH, besides={"silence_stops": False}),

@@ -39,6 +39,8 @@ class Writer(NamedTuple):
     """A foreign writer's: those that were pending at its begin."""
     beyond: bool = False
     """It has begun after the foreign restore."""
+    moved: bool = False
+    """It has begun, or merged again, after the foreign clustering."""
 
 
 class State(NamedTuple):
@@ -71,6 +73,10 @@ class State(NamedTuple):
     """How far a foreign restore is: it has been planned, or has deleted, or is done."""
     taken: int = 0
     """The commits that it takes back."""
+    clustering: str = "later"
+    """How far a foreign clustering of the file group is: it has been planned, or is done."""
+    moves: int = 0
+    """The commits whose rows it takes along: those that were completed when it was planned."""
     endings: int = 0
     pauses: int = 0
     deaths: int = 0
@@ -104,6 +110,10 @@ class Rules:
     """Nobody of ours publishes while a foreign restore is planned: its plan does not name what comes later. [4]"""
     restores_imported: bool = True
     """Who has begun before a foreign restore loses. [4]"""
+    waits_for_clusterings: bool = True
+    """Nobody of ours publishes while a foreign clustering of its file group is planned: it replaces the group unread."""
+    clusterings_imported: bool = True
+    """Who has begun before a foreign clustering was completed merges again, or loses: its file group is replaced."""
     silence_stops: bool = True
     """A writer whose own heartbeat was silent for the time-out does not publish any more. [13]"""
     rolled_back_under_lock: bool = True
@@ -135,6 +145,8 @@ class Bounds:
     cleaner: bool = False
     restore: bool = False
     """A foreign process takes all back that is completed."""
+    clustering: bool = False
+    """A foreign process clusters the file group. It compares with nothing: foreign writers keep away from its plan."""
 
 
 class Neighbours(Bounded):
@@ -158,6 +170,8 @@ class Neighbours(Bounded):
             yield from self._cleans(s)
         if self.bounds.restore:
             yield from self._foreign_restores(s)
+        if self.bounds.clustering:
+            yield from self._foreign_clusters(s)
         if 0 <= s.lock < self.bounds.ours:
             if s.writers[s.lock].at == "dead":
                 yield f"the lock of {s.lock}, which is dead, is removed", s._replace(lock=NOBODY)
@@ -178,7 +192,8 @@ class Neighbours(Bounded):
                 yield from self._imports(s, i, p, "place")
             case "place":
                 t, times = (s.times, s.times + 1) if p.t == NOBODY else (p.t, s.times)
-                begun = p._replace(at="request", t=t, seen=_set(s.log), beyond=s.restore == "done")
+                begun = p._replace(at="request", t=t, seen=_set(s.log))
+                begun = begun._replace(beyond=s.restore == "done", moved=s.clustering == "done")
                 yield "puts its begin entry", self.moved(s, i, begun, times=times, open=s.open | bit)
             case "request":
                 lost = self.rules.begun_under_lock and self.rules.lease_after_request and s.lock != i
@@ -199,10 +214,10 @@ class Neighbours(Bounded):
                     yield "has been rolled back", self._ends(s, i, p)
                 elif self.rules.restores_imported and s.restore == "done" and not p.beyond:
                     yield "loses against the restore", self._ends(s, i, p)
-                elif unseen := _set(s.log) & ~(p.seen | bit):
+                elif (unseen := _set(s.log) & ~(p.seen | bit)) or self._was_moved(s, p):
                     yield f"loses against {unseen:b}", self._ends(s, i, p)
                     if self.bounds.rounds and not p.rebased:
-                        merged = p._replace(at="lock", seen=_set(s.log), rebased=True)
+                        merged = p._replace(at="lock", seen=_set(s.log), rebased=True, moved=s.clustering == "done")
                         yield "merges again", self.moved(s, i, merged, lock=NOBODY)
                 elif self.rules.timeline_first:
                     yield "may commit", self.moved(s, i, p._replace(at="put"))
@@ -241,10 +256,11 @@ class Neighbours(Bounded):
         return not self.rules.pending_looked_at or bool(s.requested & bit and not s.rollbacks & bit)
 
     def _puts(self, s: State, i: int, p: Writer) -> Iterator[tuple[str, State]]:
-        restores = self.rules.waits_for_restores and s.restore in ("planned", "deleted")
-        if restores or (self.rules.waits_for_begins and self._begins_below(s, p.t)):
+        planned = self.rules.waits_for_restores and s.restore in ("planned", "deleted")
+        planned = planned or (self.rules.waits_for_clusterings and s.clustering == "planned")
+        if planned or (self.rules.waits_for_begins and self._begins_below(s, p.t)):
             yield "waits for a foreign writer", self.moved(s, i, p._replace(at="lock"), lock=_without(s, i))
-            if restores or not s.pauses:
+            if planned or not s.pauses:
                 return
             # The foreign one is paused for longer than it is waited for.
             s = s._replace(pauses=s.pauses - 1, unsafe=True)
@@ -267,6 +283,9 @@ class Neighbours(Bounded):
                 lock=s.lock if self.rules.timeline_first else _without(s, i),
             ),
         )  # fmt: skip
+
+    def _was_moved(self, s: State, p: Writer) -> bool:
+        return self.rules.clusterings_imported and s.clustering == "done" and not p.moved
 
     def _begins_below(self, s: State, t: int) -> bool:
         return any(f.at == "read" and f.t < t for f in s.writers[self.bounds.ours :])
@@ -370,6 +389,13 @@ class Neighbours(Bounded):
             case "deleted":
                 yield "the restore is completed", s._replace(restore="done")
 
+    def _foreign_clusters(self, s: State) -> Iterator[tuple[str, State]]:
+        match s.clustering:
+            case "later" if s.lock == NOBODY and s.completed:
+                yield "a clustering is planned", s._replace(clustering="planned", moves=_set(s.completed))
+            case "planned" if s.lock == NOBODY:
+                yield "the clustering is completed", s._replace(clustering="done")
+
     # --- the judge -----------------------------------------------------------------------------------------------
 
     def judge(self, s: State) -> str:
@@ -379,6 +405,8 @@ class Neighbours(Bounded):
             return "a skipped commit went unnoticed"
         if any(s.writers[i].seen & s.taken for i in s.completed if not s.taken >> i & 1):
             return "a commit stands on what was taken back"
+        if s.clustering == "done" and self._left_behind(s):
+            return "a commit stands in a file group that a clustering has replaced"
         if s.acknowledged & ~committed & ~s.taken:
             return "an acknowledged commit is on no timeline"
         log = tuple(i for i in s.log if not s.taken >> i & 1)
@@ -398,6 +426,9 @@ class Neighbours(Bounded):
         if committed & s.told_lost:
             return "a writer was told that nothing landed, and its commit landed"
         return self._overlapping(s, len(s.completed))
+
+    def _left_behind(self, s: State) -> bool:
+        return any(not s.moves >> i & 1 and not s.writers[i].moved for i in s.completed)
 
     def _still_puts(self, s: State) -> bool:
         """An entry may stand before its instant, as long as its writer is there to put it."""

@@ -135,5 +135,5 @@ def _java(program: str) -> list[str]:
     if not (home / "classes" / f"{program}.class").exists():
         missing(f"{program} is not there; scripts/ensure_tools.sh all makes it")
     java = f"{os.environ['JAVA_HOME']}/bin/java" if "JAVA_HOME" in os.environ else require("java")
-    quick = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Djava.library.path={home}/lib"]
+    quick = ["-Xmx256m", f"-Djava.library.path={home}/lib"]
     return [java, *quick, "-cp", f"{home}/classes:{home}/lib/*", program]

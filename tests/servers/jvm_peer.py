@@ -55,8 +55,7 @@ def jvm_peer(program: str, class_path: str, folder: Path, *arguments: str) -> It
         )  # fmt: skip
         assert made.returncode == 0, made.stderr
     log = folder / f"{program}.log"
-    quick = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-    command = [java, *quick, "-cp", f"{class_path}:{folder}", program, *arguments]
+    command = [java, "-cp", f"{class_path}:{folder}", program, *arguments]
     pipe = subprocess.PIPE
     with log.open("wb") as errors, subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True) as jvm:
         peer = JvmPeer(jvm, log)

@@ -67,7 +67,7 @@ class Node:
         names = ("zookeeper", "netty-codec", "netty-resolver")  # the last two for TLS
         jars = ":".join(map(str, [self.folder, *(JARS / f"{name}.jar" for name in names)]))
         command = [
-            self._java, "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", jars, *_ELECT_QUICKLY,
+            self._java, "-Xmx256m", "-cp", jars, *_ELECT_QUICKLY,
             "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self.folder / "zoo.cfg"),
         ]  # fmt: skip
         with (self.folder / "server.log").open("ab") as log:

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 ROWS, PARTS = 4_000, 4
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for short lives
 SLOW_S = 60.0
 
 
@@ -112,17 +111,12 @@ def main() -> int:
     import lakelatch
     import lakelatch.spark
 
-    jars = given["jars"]
     builder = (
         SparkSession.builder.master(master)
         .appName("lakelatch-cluster")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraClassPath", jars)
-        .config("spark.executor.extraClassPath", jars)
         .config("spark.executor.memory", "512m")
-        .config("spark.driver.extraJavaOptions", QUICK)
-        .config("spark.executor.extraJavaOptions", QUICK)
         .config("spark.executor.cores", "1")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.session.timeZone", "UTC")

@@ -18,8 +18,6 @@ from pathlib import Path
 from lakelatch.hudi.files import BaseFile, LogFile
 from lakelatch.testing.faults import Call, FaultStore, Pause
 
-from .session import QUICK
-
 CALLS = {
     "cluster": lambda table: table.cluster(),
     "compact": lambda table: table.compact(),
@@ -80,7 +78,6 @@ def main() -> None:
     spark = (
         # A core for each task that waits, and one for the others.
         SparkSession.builder.master(f"local[{len(services) + 1}]")
-        .config("spark.driver.extraJavaOptions", QUICK)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")

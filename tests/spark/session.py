@@ -7,10 +7,7 @@ import os
 import sys
 from typing import Any
 
-from ..servers import TOOLS
-
-S3A = TOOLS / "s3a" / "jars"
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+from ..servers.spark_cluster import WITH_S3A
 
 
 @functools.cache
@@ -19,16 +16,11 @@ def session() -> Any:
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.update(WITH_S3A)
     made = (
         # A task that fails is run up to three times, as on a cluster.
         SparkSession.builder.master("local[2,3]")
         .appName("lakelatch-tests")
-        # In a session as short as this, the second compiler, a collector with threads of its own and a check of Spark's own
-        # byte code cost more than they save.
-        .config(
-            "spark.driver.extraJavaOptions", f"{QUICK} -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-        )
-        .config("spark.driver.extraClassPath", f"{S3A}/*")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")

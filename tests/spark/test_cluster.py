@@ -27,7 +27,7 @@ from ..jvm.readers import by_hudi_rs
 from ..servers import BUCKET, KEY, Bucket, missing, versitygw
 from ..servers.redis_server import redis_server
 from ..servers.short_keys import SECRET, short_keys
-from ..servers.spark_cluster import S3A, spark_cluster
+from ..servers.spark_cluster import S3A, WITH_S3A, spark_cluster
 from .cluster_job import ROWS
 from .driver import swept
 
@@ -64,7 +64,6 @@ class Stage:
             "url": url,
             "storage": storage,
             "files": str((folder or self.folder) / "objects" / BUCKET / name),
-            "jars": f"{S3A}/*",
             "events": str(self.folder / "events"),
         }
 
@@ -82,7 +81,7 @@ class Stage:
             return subprocess.Popen(
                 [sys.executable, "-m", "tests.spark.cluster_job", self.cluster.url, str(self.folder), *steps],
                 cwd=ROOT,
-                env=os.environ | {"PYSPARK_PYTHON": python} | environment,
+                env=os.environ | WITH_S3A | {"PYSPARK_PYTHON": python} | environment,
                 stdin=told,
                 stdout=subprocess.PIPE,
                 stderr=log,

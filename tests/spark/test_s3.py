@@ -14,7 +14,7 @@ from lakelatch.spark import JobSizes
 from lakelatch.spark.reading.file_systems import reach
 
 from ..servers import KEY, Bucket, missing, versitygw
-from .session import S3A
+from ..servers.spark_cluster import S3A
 
 WORKERS = {"connect_timeout": "5s"}  # an option that S3A has no word for
 TASKS = JobSizes(small_rows=0, tasks_per_core=1)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
+from uuid import uuid4
 
 import fastavro
 import pyarrow as pa
@@ -24,6 +27,7 @@ from lakelatch.errors import (
 )
 from lakelatch.hudi.timeline import CommitMetadata, Instant, WriteStat, encode_commit, encode_restore
 from lakelatch.hudi.timeline.instant_time import next_label
+from lakelatch.hudi.timeline.service_metadata import encode_clustering_plan
 from lakelatch.occ.check.check import check
 from lakelatch.occ.entries import Commit, GroupCommit, Import
 from lakelatch.occ.session import TableLease
@@ -354,6 +358,62 @@ def test_one_that_has_begun_long_ago_has_read_the_timeline(beside, age_s, waits)
     assert (a.env.monotonic() - before >= 0.9) == waits
 
 
+def at_work(engine: Engine) -> Engine:
+    """The neighbour beats, and its inflight instant names the file group that it changes."""
+    stat = WriteStat(engine.read.file_id, "", "part=a", engine.read.instant)
+    body = encode_commit(CommitMetadata("UPSERT", stats=(stat,)), replace=False)
+    (engine.timeline / f"{engine.requested}.inflight").write_bytes(body)
+    beat(engine).parent.mkdir(exist_ok=True)
+    beat(engine).touch()
+    now = engine.world.writers[0].env.now()
+    os.utime(beat(engine), (now, now))
+    return engine
+
+
+def beat(engine: Engine):
+    return engine.world.folder / ".hoodie/.heartbeat" / engine.requested
+
+
+def fail(engine: Engine, *, cleaned: bool) -> None:
+    """The neighbour has lost: its heartbeat ends; ``cleaned``: it has rolled its attempt back as well."""
+    beat(engine).unlink()
+    if cleaned:
+        for state in ("inflight", "commit.requested"):
+            (engine.timeline / f"{engine.requested}.{state}").unlink()
+        (engine.world.folder / engine.path).unlink()
+
+
+@pytest.mark.parametrize("cleaned", [False, True], ids=["left behind", "rolled back by itself"])
+def test_a_neighbour_that_runs_again_is_waited_for(beside, cleaned):
+    """Or ours, being quicker, would win each time. Only what shares its file group waits."""
+    a = beside.writer("A")
+    first = at_work(Engine(beside, later(a)))
+    a.env.advance(1.0)
+    a.add("a")  # nobody waits for one that has not lost yet
+    fail(first, cleaned=cleaned)
+    again = at_work(Engine(beside, later(a)))
+    a.env.advance(1.0)
+    before = a.env.monotonic()
+    a.add("b")
+    assert a.env.monotonic() - before < 1.0
+
+    def lands() -> None:
+        again.complete()
+        beat(again).unlink()
+
+    txn = a.begin_add("a")
+    after(a, 2.0, lands)
+    with pytest.raises(ConflictError, match=again.requested):
+        txn.commit()
+    assert a.env.monotonic() - before >= 2.0
+    if cleaned:  # it has landed, so the next attempt of anybody is its first
+        at_work(Engine(beside, later(a)))
+        a.env.advance(1.0)
+        before = a.env.monotonic()
+        a.add("a")
+        assert a.env.monotonic() - before < 1.0
+
+
 def test_a_restore_waits_for_every_neighbour_at_work(beside):
     """One has read what the restore takes back, and compares with commits alone: it would bring that back."""
     a = beside.writer("A")
@@ -528,6 +588,60 @@ def test_no_service_of_ours_lands_beside_one_either(beside):
     with pytest.raises(ConflictError, match=f"restore {theirs.requested} of another engine"):
         a.table.savepoint(gone)
     theirs.complete()
+
+
+def clustering(world: World, requested: str, partition: str) -> Callable[[], None]:
+    """Plan one as another engine does, and return what completes it: the rows as they were then, in a new file group."""
+    timeline = world.folder / TIMELINE
+    with world.fresh() as table:
+        (old,) = table.snapshot().file_slices(partition)
+    group = {"partition": partition, "files": [old.path.rpartition("/")[2]]}
+    plan = encode_clustering_plan({"groups": [group]}, uri=lambda path: f"{world.folder}/{path}")
+    (timeline / f"{requested}.clustering.requested").write_bytes(plan)
+    (timeline / f"{requested}.clustering.inflight").touch()
+    new = f"{uuid4()}-0"
+    path = f"{partition}/{new}_0-0-0_{requested}.parquet"
+    shutil.copy(world.folder / old.path, world.folder / path)
+
+    def complete() -> None:
+        size = (world.folder / path).stat().st_size
+        stats = (WriteStat(new, path, partition, "null", file_size=size, num_writes=2),)
+        metadata = CommitMetadata("CLUSTER", stats=stats, replaced={partition: (old.file_id,)})
+        completed = next_label(0.0, requested)
+        body = encode_commit(metadata, replace=True)
+        (timeline / f"{requested}_{completed}.replacecommit").write_bytes(body)
+
+    return complete
+
+
+@pytest.mark.parametrize("first", ["ours", "theirs"], ids=["ours began before the plan", "and after it"])
+@pytest.mark.parametrize("verb", ["upsert", "overwrite"])
+def test_ours_does_not_land_in_a_file_group_that_a_neighbour_clusters(beside, first, verb):
+    """It would complete without a look at ours, and put the rows of its plan in the place of these."""
+
+    def begin():
+        txn = a.table.transaction("insert_overwrite" if verb == "overwrite" else "upsert")
+        rows = [{"id": "a0", "part": "a", "v": 5}]
+        txn.overwrite(rows) if verb == "overwrite" else txn.upsert(rows)
+        return txn
+
+    a = beside.writer("A")
+    a.add("a")
+    txn = begin() if first == "ours" else None
+    complete = clustering(beside, later(a), "part=a")
+    a.env.advance(1.0)
+    txn = txn or begin()
+    a.add("b")  # another file group
+    with pytest.raises(ConflictError, match=r"waited for clustering \d+ of another engine in vain.*run it there"):
+        txn.commit()
+    txn = begin()
+    after(a, 2.0, complete)
+    with pytest.raises(ConflictError, match=r"CLUSTER .* of another engine"):
+        txn.commit()
+    begin().commit()
+    expected = {"a0": 5} if verb == "overwrite" else {"a0": 5, "a1": 1}
+    assert beside.content() == {"b0": 1, "b1": 1} | expected
+    sound(beside)
 
 
 def test_the_batch_before_a_restore_of_a_neighbour_is_the_newest_again(beside):

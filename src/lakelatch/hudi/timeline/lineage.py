@@ -49,7 +49,10 @@ def skipped(
     commits = list(commits)
     found = [] if merge_on_read else list(_skipped_bases(content for _, content in commits))
     written: dict[FileGroupId, list[tuple[Instant, BaseFile | LogFile]]] = defaultdict(list)
+    moves = set[Instant]()  # they bring no rows of their own: where the file group is gone, nothing is lost with them
     for instant, content in commits:
+        if (content.operation or "").upper() == "LOG_COMPACT" or (merge_on_read and instant.action == "commit"):
+            moves.add(instant)
         for path in (stat.path for stat in content.stats if instant.completed):  # layout 1 has no C
             if file := BaseFile.at(path, 0) or LogFile.at(path, 0):
                 written[file.group].append((instant, file))
@@ -63,6 +66,8 @@ def skipped(
                 if by == instant:
                     continue
                 if group in replaced and _completed(by) > _completed(instant):
+                    if by in moves:
+                        continue
                     found.append(Skipped(by.requested, file.path, instant.requested, "replaced the file group before"))
                 elif group in inputs and _is_left_out(by, file, instant, inputs[group]):
                     found.append(
