@@ -86,7 +86,17 @@ class FailedWriteCleaner:
         dead = [b for b, is_dead in zip(others, in_order(self._env, looks, self._at_once), strict=True) if is_dead]
         # A thread that beats for others waits for no lock.
         wait_s = 0.0 if at_most_every_s else None
-        return [b.instant for b in dead if self.roll_back(b, reason="its heartbeat stopped", wait_s=wait_s)]
+        return [b.instant for b in dead if self._roll_back_dead(b, wait_s)]
+
+    def _roll_back_dead(self, begin: Begin, wait_s: float | None) -> bool:
+        try:
+            return self.roll_back(begin, reason="its heartbeat stopped", wait_s=wait_s)
+        except LakeLatchError as e:
+            if begin.instant not in self._log.state.prepared:
+                raise
+            # Its home is not to be reached; the other dead ones are ended all the same.
+            _log.warning("%s: prepared %s could not be settled: %s", self._store.url, begin.instant, e)
+            return False
 
     def roll_back(
         self,

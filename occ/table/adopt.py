@@ -38,7 +38,7 @@ from ..check import refuse_misplaced, refuse_other_keys
 from ..entries import Batches, Commit, Landed, Open
 from ..incoming import null_free
 from ..liveness import HEARTBEATS, HeartbeatObserver, instants_with_markers
-from ..log import LogState, Publisher, epochs, finish, known_batches, metadata_of, read_epoch, start_log
+from ..log import LogState, Publisher, UndecidedError, epochs, finish, known_batches, metadata_of, read_epoch, start_log
 from ..session import PROPERTIES, cold_view, prove, read_config
 from .create import first_entry, next_generation, refuse_unknown_settings, refuse_unsafe, settings_for, with_floor
 from .table import Table, store_of
@@ -121,6 +121,8 @@ def adopt(
             still = table.session.log.catch_up().open.values()
             _refuse_the_living(store.url, [begin.instant for begin in still if not begin.waits])
             log = table.session.log
+            for prepared in log.state.prepared.values():
+                raise UndecidedError(store.url, prepared)  # the new log would not know of it
             left = log.take_over(
                 next_generation(wanted, env),
                 lambda: _latest(store, config),
