@@ -19,6 +19,7 @@ STEPS = {
     "neighbours": ("neighbours",),
     "group commit": ("group_commit",),
     "begins together": ("begins",),
+    "several tables": ("several_tables",),
 }
 
 
