@@ -12,11 +12,14 @@ up ends the transaction in the home first, too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...ahead import in_order
 from ...errors import CommitStateUnknownError, ConflictError, LakeLatchError, StorageError
 from ..entries import Commit, Partner, Prepare
 from ..log import LogState, UndecidedError
@@ -49,6 +52,8 @@ class SeveralLanding:
         self._several = tuple(Partner(each.attempt.url, each.attempt.instant) for each in participants)
         self._prepared: dict[str, Prepare] = {}  # by URL
         self._at = self._home  # the table that is worked on, which an error is about
+        self._env = self._home.attempt.session.env
+        self._at_once = len(participants) if any(each.attempt.session.far for each in participants) else 1
         self._deciding = False  # the home's entry may be in its log
 
     def commit(self) -> None:
@@ -75,8 +80,9 @@ class SeveralLanding:
                     templates.append(replace(self._at.landing.entry(), several=self._several))
                 for self._at in self._all:
                     leases.append(self._lock(held))
-                for self._at, lease, template in zip(self._all, leases, templates, strict=True):
-                    state = self._at.attempt.session.log.catch_up()
+                reads = [each.attempt.session.log.catch_up for each in self._all]
+                read = list(in_order(self._env, reads, self._at_once))
+                for self._at, state, lease, template in zip(self._all, read, leases, templates, strict=True):
                     if state.prepared:
                         raise UndecidedError(self._at.attempt.url, next(iter(state.prepared.values())))
                     # On a copy: other threads of the handle read on meanwhile.
@@ -138,23 +144,22 @@ class SeveralLanding:
         self._at, self._deciding = self._home, True
         commit = self._home.attempt.session.log.append(lambda state: decided(state, home))
         assert isinstance(commit, Commit)
-        self._home.landing.result = _result(commit)
-        self._settle()
-        self._home.landing.publish_result(commit, leases[home])
+        self._home.landing.result = CommitResult(commit.instant, commit.completion, commit.slot, published=False)
+        calls: list[Callable[[], object]] = [partial(self._home.landing.publish_result, commit, leases[home])]
+        calls += [partial(self._settle, each) for each in self._all[:-1]]
+        deque(in_order(self._env, calls, self._at_once), 0)  # they depend on the home's entry alone
 
-    def _settle(self) -> None:
-        """Append the outcome behind each prepare entry, and publish. The home has committed."""
-        for self._at in self._all[:-1]:
-            attempt = self._at.attempt
-            session, prepared = attempt.session, self._prepared[attempt.url]
-            commit = put_outcome(session, prepared, landed=True, reason="")
-            if isinstance(commit, Commit):
-                self._at.landing.result = _result(commit)
-                self._at.landing.publish_result(commit)
-            else:  # by others
-                completion = session.landed(attempt.instant)
-                assert completion is not None, "an outcome against that of the home"
-                self._at.landing.result = CommitResult(attempt.instant, completion, session.log.next_slot - 1)
+    def _settle(self, each: Participant) -> None:
+        """Append the outcome behind the prepare entry, and publish. The home has committed."""
+        attempt, landing = each.attempt, each.landing
+        session, prepared = attempt.session, self._prepared[attempt.url]
+        commit = put_outcome(session, prepared, landed=True, reason="")
+        if isinstance(commit, Commit):
+            landing.publish_result(commit)
+        else:  # by others
+            completion = session.landed(attempt.instant)
+            assert completion is not None, "an outcome against that of the home"
+            landing.result = CommitResult(attempt.instant, completion, session.log.next_slot - 1)
 
     def _give_up(self, error: BaseException) -> None:
         """End the transaction in all tables and raise the error, unless the home has committed, or may have.
@@ -209,6 +214,3 @@ class SeveralLanding:
         if completion is not None:
             self._home.landing.result = CommitResult(attempt.instant, completion, attempt.session.log.next_slot - 1, False)
 
-
-def _result(commit: Commit) -> CommitResult:
-    return CommitResult(commit.instant, commit.completion, commit.slot, published=False)

@@ -11,6 +11,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from ...ahead import in_order
 from ...arguments import function
 from ...errors import ConflictError, InputError, LakeLatchError, UnsupportedTableError
 from ...tracing import step
@@ -69,8 +70,10 @@ def is_one_cut(sessions: Sequence[Session], since: Sequence[Follower]) -> bool:
     def is_ours(commit: Commit) -> bool:
         return len(urls.intersection(partner.url for partner in commit.several)) > 1
 
-    for session, follower in zip(sessions, since, strict=True):
-        waiting = [each for each in list(session.log.catch_up().prepared.values()) if is_ours(each.commit)]
+    reads = [each.log.catch_up for each in sessions]
+    states = list(in_order(sessions[0].env, reads, len(reads) if any(each.far for each in sessions) else 1))
+    for session, state, follower in zip(sessions, states, since, strict=True):
+        waiting = [each for each in list(state.prepared.values()) if is_ours(each.commit)]
         for each in waiting:
             _await(session, each)
         if waiting or not follower.complete or any(map(is_ours, list(follower.commits))):

@@ -80,15 +80,12 @@ def the_home_decides_first() -> Patches:
         commit = self._home.attempt.session.log.append(
             lambda state: self._home.landing.decide(state, leases[home], templates[home])
         )
-        self._home.landing.result = several_result(commit)
+        self._home.landing.publish_result(commit, leases[home])
         for at, self._at in enumerate(self._all[:-1]):
             self._prepared[self._at.attempt.url] = self._at.attempt.session.log.append(
                 lambda state, at=at: Prepare(self._at.landing.decide(state, leases[at], templates[at]))
             )
-        self._settle()
-        self._home.landing.publish_result(commit, leases[home])
-
-    from lakelatch.occ.landing.several import _result as several_result
+            self._settle(self._at)
 
     return [method(SeveralLanding, "_land", lambda _: land)]
 
@@ -115,9 +112,8 @@ def who_is_in_doubt_about_the_home_gives_up() -> Patches:
 def a_commit_is_reported_when_the_home_has_it() -> Patches:
     """The other tables are left to whoever comes next."""
 
-    def settle(self: Any) -> None:
-        for each in self._all[:-1]:
-            each.landing.result = self._home.landing.result
+    def settle(self: Any, each: Any) -> None:
+        each.landing.result = self._home.landing.result
 
     return [method(SeveralLanding, "_settle", lambda _: settle)]
 
