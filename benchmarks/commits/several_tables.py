@@ -43,7 +43,12 @@ SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64())])
 def figures(singly: list[float], together: list[float], **more: Any) -> dict[str, Any]:
     """The medians of both ways, without the first rounds, and their ratio."""
     one, two = (statistics.median(each[WARM:]) for each in (singly, together))
-    return {"two_singles_ms": round(one * 1e3, 1), "together_ms": round(two * 1e3, 1), "ratio": round(two / one, 2), **more}
+    return {
+        "two_singles_ms": round(one * 1e3, 1),
+        "together_ms": round(two * 1e3, 1),
+        "ratio": round(two / one, 2),
+        **more,
+    }
 
 
 def on_disk(rounds: int) -> dict[str, Any]:
@@ -120,7 +125,9 @@ def far(rounds: int, request_s: float, lock_s: float, seed: int) -> dict[str, An
 
 def main() -> None:
     """Print one line for each store."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.commits.several_tables", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.commits.several_tables", description=__doc__.splitlines()[0]
+    )  # type: ignore[union-attr]
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--request-ms", type=float, default=20.0)
     parser.add_argument("--lock-ms", type=float, default=5.0)

@@ -25,9 +25,7 @@ def check_several(store: Store, log: LogReport, out: Findings) -> None:
         _check_home(store, url, found, log, out)
 
 
-def _check_home(
-    store: Store, url: str, prepared: Sequence[tuple[str, Prepare]], log: LogReport, out: Findings
-) -> None:
+def _check_home(store: Store, url: str, prepared: Sequence[tuple[str, Prepare]], log: LogReport, out: Findings) -> None:
     outcomes: dict[str, str] = {}
     try:
         for entry in read_all(open_beside(store, url)):

@@ -400,7 +400,7 @@ class Landing:
 
     def _append(self, lease: TableLease, template: Commit) -> None:
         """Decide, append the entry and publish it, under the lease."""
-        attempt, session = self._attempt, self._attempt.session
+        session = self._attempt.session
         # `decide` runs under the lease, again at every slot tried: a slot lost to another writer adds a commit to check.
         with step("append"):
             entry = session.log.append(

@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from ...ahead import in_order
-from ...errors import CommitStateUnknownError, ConflictError, LakeLatchError, StorageError
+from ...errors import CommitStateUnknownError, LakeLatchError, StorageError
 from ..entries import Commit, Partner, Prepare
 from ..log import LogState, UndecidedError
 from ..rebase import MergeAgain
@@ -31,6 +31,7 @@ from .yielding import merge_again, merges_under_lock, wait_for, wait_for_outcome
 if TYPE_CHECKING:
     from ..workspace import Attempt, Workspace
     from .landing import Landing
+
 
 class Participant(NamedTuple):
     """One table of the transaction."""
@@ -59,9 +60,10 @@ class SeveralLanding:
     def commit(self) -> None:
         """Commit in all tables, or in none. Raises the errors of `Transaction.commit`."""
         try:
-            for self._at in self._all:
-                self._at.workspace.changes.empty_too = True
-                self._at.landing.ready()
+            for each in self._all:
+                self._at = each
+                each.workspace.changes.empty_too = True
+                each.landing.ready()
             while not self._try():
                 pass
         except BaseException as e:  # noqa: BLE001 - raised again
@@ -71,49 +73,57 @@ class SeveralLanding:
 
     def _try(self) -> bool:
         """Commit; False: something had to be waited for or merged again first, and all is decided again."""
-        templates, leases = list[Commit](), list[TableLease]()
         try:
             with ExitStack() as held:
-                for self._at in self._all:  # before the locks, because it may list
-                    self._at.landing.drop_unfinished()
-                    self._at.attempt.session.log.look()
-                    templates.append(replace(self._at.landing.entry(), several=self._several))
-                for self._at in self._all:
-                    leases.append(self._lock(held))
-                reads = [each.attempt.session.log.catch_up for each in self._all]
-                read = list(in_order(self._env, reads, self._at_once))
-                for self._at, state, lease, template in zip(self._all, read, leases, templates, strict=True):
-                    if state.prepared:
-                        raise UndecidedError(self._at.attempt.url, next(iter(state.prepared.values())))
-                    # On a copy: other threads of the handle read on meanwhile.
-                    self._at.landing.decide(state.fork(), lease, template)
+                templates = [self._template(each) for each in self._all]
+                leases = [self._lease(each, held) for each in self._all]
+                self._validate(templates, leases)
                 self._land(templates, leases)
-            return True
-        except (UndecidedError, InTheWay, MergeAgain) as e:
-            attempt, workspace = self._at.attempt, self._at.workspace
-            if self._prepared:  # nobody waits for us meanwhile
-                raise lost_against(attempt, e.conflict) if isinstance(e, InTheWay) else (
-                    lost_against(attempt, e.conflicts[0]) if isinstance(e, MergeAgain) else e
-                ) from None
-            if isinstance(e, MergeAgain):
-                if merges_under_lock(attempt, workspace):
-                    self._keep_locks()
-                merge_again(attempt, workspace, e)
-                return False
+        # Once a table is prepared its writers wait for us, so that we wait for nobody.
+        except UndecidedError as e:
+            if self._prepared:
+                raise
             self._release()
-            if isinstance(e, InTheWay):
-                wait_for(attempt, e.conflict)
-            else:
-                wait_for_outcome(attempt, e.prepared)
-            return False
+            wait_for_outcome(self._at.attempt, e.prepared)
+        except InTheWay as e:
+            if self._prepared:
+                raise lost_against(self._at.attempt, e.conflict) from None
+            self._release()
+            wait_for(self._at.attempt, e.conflict)
+        except MergeAgain as e:
+            if self._prepared:
+                raise lost_against(self._at.attempt, e.conflicts[0]) from None
+            if merges_under_lock(self._at.attempt, self._at.workspace):
+                self._keep_locks()
+            merge_again(self._at.attempt, self._at.workspace, e)
+        else:
+            return True
+        return False
 
-    def _lock(self, held: ExitStack) -> TableLease:
-        attempt = self._at.attempt
-        if attempt.lease is not None:
-            return attempt.lease
-        lease = attempt.session.lease(f"{attempt.operation} over {len(self._all)} tables")
+    def _template(self, each: Participant) -> Commit:
+        self._at = each
+        each.landing.drop_unfinished()
+        each.attempt.session.log.look()  # before the lock, because it may list
+        return replace(each.landing.entry(), several=self._several)
+
+    def _lease(self, each: Participant, held: ExitStack) -> TableLease:
+        self._at = each
+        if each.attempt.lease is not None:
+            return each.attempt.lease
+        lease = each.attempt.session.lease(f"{each.attempt.operation} over {len(self._all)} tables")
         held.callback(lease.release)
         return lease
+
+    def _validate(self, templates: Sequence[Commit], leases: Sequence[TableLease]) -> None:
+        """Find what is in the way before any log is written to."""
+        reads = [each.attempt.session.log.catch_up for each in self._all]
+        states = list(in_order(self._env, reads, self._at_once))
+        for each, state, lease, template in zip(self._all, states, leases, templates, strict=True):
+            self._at = each
+            if state.prepared:
+                raise UndecidedError(each.attempt.url, next(iter(state.prepared.values())))
+            # On a copy: other threads of the handle read on meanwhile.
+            each.landing.decide(state.fork(), lease, template)
 
     def _keep_locks(self) -> None:
         """Take all locks, in order, and keep them to the commit, within bounds."""
@@ -137,10 +147,11 @@ class SeveralLanding:
             return commit
 
         home = len(self._all) - 1
-        for at, self._at in enumerate(self._all[:-1]):
-            entry = self._at.attempt.session.log.append(lambda state, at=at: Prepare(decided(state, at)))  # type: ignore[misc]
+        for at, each in enumerate(self._all[:-1]):
+            self._at = each
+            entry = each.attempt.session.log.append(lambda state, at=at: Prepare(decided(state, at)))  # type: ignore[misc]
             assert isinstance(entry, Prepare)
-            self._prepared[self._at.attempt.url] = entry
+            self._prepared[each.attempt.url] = entry
         self._at, self._deciding = self._home, True
         commit = self._home.attempt.session.log.append(lambda state: decided(state, home))
         assert isinstance(commit, Commit)
@@ -169,42 +180,46 @@ class SeveralLanding:
 
         So the home is ended first, and nothing is ended anywhere while its outcome is unknown.
         """
-        home, reason = self._home, str(error) or type(error).__name__
-        told = self._at.attempt.explained(error)
+        home, at = self._home, self._at
+        told, reason = at.attempt.explained(error), str(error) or type(error).__name__
         ended: bool | None = None
         if home.landing.result is None and not (self._deciding and isinstance(error, CommitStateUnknownError)):
-            lost = told if self._at is home and isinstance(told, ConflictError) else None
-            ended = home.landing.abort(reason, because=lost)
+            ended = home.landing.abort(reason, because=told if at is home else None)
             if ended is None and self._deciding:
                 self._find_result()
         if home.landing.result is not None:
-            for each in self._all:
-                each.attempt.over("committed")
-            if isinstance(error, LakeLatchError):
-                raise outcome_not_everywhere(home.attempt.url, home.attempt.instant, error) from error
-            error.add_note(f"{home.attempt.url}: transaction {home.attempt.instant} over several tables has landed all the same")
-            raise error
+            self._tell_that_it_landed(error)
         if home.attempt.state == "open":
             for each in self._all:
                 each.attempt.over("unknown")
             raise error
         for each in self._all[:-1]:
             if each.attempt.url not in self._prepared:
-                each.landing.abort(reason, because=told if each is self._at else None)
+                each.landing.abort(reason, because=told if each is at else None)
             elif ended is False:  # the home is still open: who finds both silent ends it there first
                 each.attempt.over("aborted")
             else:
                 each.attempt.abort(reason, abandon=each.workspace.abandon, settles=True)
         if isinstance(told, CommitStateUnknownError):  # about an entry that counts for nothing without the home's
             raise StorageError(
-                f"{self._at.attempt.url}: no answer while a transaction over several tables was prepared ({told}). It has not "
-                f"landed in {home.attempt.url}, which decides, so nothing of it lands; a retry is safe",
-                table=self._at.attempt.url,
-                instant=self._at.attempt.instant,
+                f"{at.attempt.url}: no answer while a transaction over several tables was prepared ({told}). It has not landed "
+                f"in {home.attempt.url}, which decides, so nothing of it lands; a retry is safe",
+                table=at.attempt.url,
+                instant=at.attempt.instant,
             ) from error
         if told is not error:
             raise told from error
-        self._at.attempt.tell_that_nothing_landed(error)
+        at.attempt.tell_that_nothing_landed(error)
+        raise error
+
+    def _tell_that_it_landed(self, error: BaseException) -> NoReturn:
+        """Raise the error of a transaction whose home has committed; others settle what is missing."""
+        home = self._home.attempt
+        for each in self._all:
+            each.attempt.over("committed")
+        if isinstance(error, LakeLatchError):
+            raise outcome_not_everywhere(home.url, home.instant, error) from error
+        error.add_note(f"{home.url}: transaction {home.instant} over several tables has landed all the same")
         raise error
 
     def _find_result(self) -> None:
@@ -212,5 +227,6 @@ class SeveralLanding:
         attempt = self._home.attempt
         completion = attempt.session.landed(attempt.instant)
         if completion is not None:
-            self._home.landing.result = CommitResult(attempt.instant, completion, attempt.session.log.next_slot - 1, False)
-
+            self._home.landing.result = CommitResult(
+                attempt.instant, completion, attempt.session.log.next_slot - 1, False
+            )

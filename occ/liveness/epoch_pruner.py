@@ -1,9 +1,10 @@
 """Remove old epochs of the commit log when nothing needs them.
 
 An epoch may go when no open transaction began in it or earlier (its candidates are there), and its commits are on the
-timeline or older than it, and have their outcome in every table of a transaction over several. A zombie's put into an emptied slot does not count: every append and every read checks for
-the newest epoch (`python -m tests.model --traces` prints the schedules). So several processes may empty a folder at
-once, leave it half empty, or find it again with a zombie's entry, and the next one goes on.
+timeline or older than it, and every table of a transaction over several has its outcome. A zombie's put into an emptied
+slot does not count: every append and every read checks for the newest epoch (`python -m tests.model --traces` prints the
+schedules). So several processes may empty a folder at once, leave it half empty, or find it again with a zombie's entry,
+and the next one goes on.
 
     t=0  entries go upwards, the open entry first: an epoch without it no longer counts for anybody
     t=1  the pruner dies; the next one finds the rest by the number of the folder

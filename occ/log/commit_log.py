@@ -465,7 +465,10 @@ class CommitLog:
                     self._read_on(surely=surely)
                     self._alone = self.next_slot == before
                 try:
-                    entry, again = self._propose(build, look=look, publishes=publishes, surely=surely, settles=settles), False
+                    entry, again = (
+                        self._propose(build, look=look, publishes=publishes, surely=surely, settles=settles),
+                        False,
+                    )
                 except _ReplacedError:
                     again, unread = True, False
                     continue

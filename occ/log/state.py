@@ -6,7 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ...hudi.timeline import EARLIEST
-from ..entries import Batches, Begin, Close, Commit, End, GroupBegin, GroupCommit, LogEntry, Open, Prepare, Setting, Settings
+from ..entries import (
+    Batches,
+    Begin,
+    Close,
+    Commit,
+    End,
+    GroupBegin,
+    GroupCommit,
+    LogEntry,
+    Open,
+    Prepare,
+    Setting,
+    Settings,
+)
 
 
 @dataclass(slots=True)

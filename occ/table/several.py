@@ -151,6 +151,4 @@ def read_together(*tables: Table) -> Cut:
 
 
 def _sessions(tables: Iterable[Table]) -> list[Session]:
-    return [
-        instance(each, Table, "tables", "a table that `lakelatch.open` has returned").session for each in tables
-    ]
+    return [instance(each, Table, "tables", "a table that `lakelatch.open` has returned").session for each in tables]

@@ -39,7 +39,8 @@ def refuse_together(sessions: Sequence[Session], *, writes: bool) -> None:
     urls = [each.url for each in sessions]
     if len(urls) < 2 or len(set(urls)) < len(urls) or len(urls) > TABLES_MAX:
         raise InputError(
-            f"give 2 to {TABLES_MAX} different tables; these are {', '.join(urls) or 'none'}. Nothing was written", tables=urls
+            f"give 2 to {TABLES_MAX} different tables; these are {', '.join(urls) or 'none'}. Nothing was written",
+            tables=urls,
         )
     for each in sessions:
         each.require_open()
@@ -174,7 +175,11 @@ class SeveralTransaction:
         for each in self._of.values():
             each.watcher.close()
         # What it has only read counts above isolation ``snapshot``, and is validated with the rest.
-        some = [each for each in self._of.values() if each.staged or (each.isolation != "snapshot" and not each.workspace.fresh)]
+        some = [
+            each
+            for each in self._of.values()
+            if each.staged or (each.isolation != "snapshot" and not each.workspace.fresh)
+        ]
         _abort({each.url: each for each in self._of.values() if each not in some}, "nothing to commit")
         try:
             if len(some) == 1:

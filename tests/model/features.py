@@ -343,9 +343,7 @@ MISSING: tuple[Missing, ...] = (
     Missing("several tables", "absence_is_no_answer", "", _SEVERAL["two, a lost reply"], "and a table has it"),
     Missing("several tables", "kept", "", _SEVERAL["two, the home forgets"], _HALF),
     Missing("several tables", "undone_counts", "", _Several(((0, 1),), restores=1), _HALF),
-    Missing(
-        "several tables", "answered_when_settled", "", _SEVERAL["one, a reader"], "and a table does not have it"
-    ),
+    Missing("several tables", "answered_when_settled", "", _SEVERAL["one, a reader"], "and a table does not have it"),
     Missing("several tables", "looks_twice", "", _SEVERAL["one, a reader"], "sees half of a commit"),
     Missing("several tables", "nothing_undecided", "", _SEVERAL["one, a reader"], "sees half of a commit"),
 )

@@ -165,8 +165,9 @@ class SeveralTables(Bounded):
             yield "has lost", self.moved(s, i, p._replace(at="lost", where=0))
         elif not (self.rules.nothing_behind and _undecided(log) - {i}):
             entry = ("commit" if decides else "prepare", i)
-            yield f"decides on {entry} in table {table}", self.moved(
-                s, i, p._replace(at="put", view=len(log), table=table, entry=entry)
+            yield (
+                f"decides on {entry} in table {table}",
+                self.moved(s, i, p._replace(at="put", view=len(log), table=table, entry=entry)),
             )
 
     def _put(self, s: State, i: int, p: Process) -> Iterator[tuple[str, State]]:
@@ -243,8 +244,9 @@ class SeveralTables(Bounded):
             if _outcome(log, p.txn) in ("commit", "abort"):
                 yield "finds it settled", self.moved(s, i, Process("idle"))
             else:
-                yield f"decides on {p.entry} in table {table}", self.moved(
-                    s, i, p._replace(at="put", view=len(log), table=table)
+                yield (
+                    f"decides on {p.entry} in table {table}",
+                    self.moved(s, i, p._replace(at="put", view=len(log), table=table)),
                 )
             return
         if _outcome(log, p.txn) in ("commit", "abort"):

@@ -52,7 +52,9 @@ def test_a_transfer_killed_at_every_call(forge: Forge, folder: Path, killed: str
     make_two(folder / "model")
     shutil.copytree(folder / "model", folder / "dry")
     calls = forge.start("pay", folder=folder / "dry").result()[killed]
-    moments = [(number, after) for number, _op, _path, writes in calls for after in ((False, True) if writes else (False,))]
+    moments = [
+        (number, after) for number, _op, _path, writes in calls for after in ((False, True) if writes else (False,))
+    ]
     landed = []
     for turn, (number, after) in enumerate(islice(moments, 0, None, STEP)):
         here, told = folder / f"tables {turn}", folder / f"told {turn}"

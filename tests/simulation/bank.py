@@ -109,7 +109,9 @@ class Bank:
         network = None if alone else Network(self.scheduler, process, self.faults)
         self._handles += 1
         env = SimEnvironment(self.scheduler, process, self._dead, self._handles)
-        env.open_lock = functools.partial(self._open_lock, env, network or Network(self.scheduler, process, self.faults))
+        env.open_lock = functools.partial(
+            self._open_lock, env, network or Network(self.scheduler, process, self.faults)
+        )
         return [
             Table(self._store(name, network), env=env, writer=process.name, epoch_slots=self.shape.epoch_slots)
             for name in self.objects
@@ -247,7 +249,9 @@ class Bank:
             self.scheduler.pause(self.scheduler.random.random() * 3)
             try:
                 cut = read_together(*tables)
-                found = {each.url: each.session.view(as_of_completion=cut.completions[each.url]).snapshot for each in tables}
+                found = {
+                    each.url: each.session.view(as_of_completion=cut.completions[each.url]).snapshot for each in tables
+                }
             except LakeLatchError as e:
                 self.scheduler.note(f"could not read: {e}"[:160])
                 continue
@@ -303,7 +307,9 @@ class Bank:
             assert txn.result is not None
             table.close()
 
-    def _judge_log(self, table: Table, entries: list[Any], outcomes: dict[Partner, str], of: dict[Partner, Any]) -> None:
+    def _judge_log(
+        self, table: Table, entries: list[Any], outcomes: dict[Partner, str], of: dict[Partner, Any]
+    ) -> None:
         state = LogState()
         for entry in entries:
             if isinstance(entry, Prepare):

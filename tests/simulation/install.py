@@ -25,10 +25,9 @@ from lakelatch.occ.log import commit_log
 from lakelatch.occ.log import publisher as publish
 from lakelatch.occ.services.registry import SERVICES
 from lakelatch.occ.session import memory as remembered
-from lakelatch.occ.session import partners
+from lakelatch.occ.session import partners, table_lock, whole_states
 from lakelatch.occ.session import session as opened
 from lakelatch.occ.session import snapshot_cache as view
-from lakelatch.occ.session import table_lock, whole_states
 from lakelatch.occ.staging import apply_rows
 from lakelatch.occ.table import table
 from lakelatch.occ.workspace.unique_constraints import Checker

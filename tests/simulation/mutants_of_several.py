@@ -81,11 +81,12 @@ def the_home_decides_first() -> Patches:
             lambda state: self._home.landing.decide(state, leases[home], templates[home])
         )
         self._home.landing.publish_result(commit, leases[home])
-        for at, self._at in enumerate(self._all[:-1]):
-            self._prepared[self._at.attempt.url] = self._at.attempt.session.log.append(
-                lambda state, at=at: Prepare(self._at.landing.decide(state, leases[at], templates[at]))
+        for at, each in enumerate(self._all[:-1]):
+            self._at = each
+            self._prepared[each.attempt.url] = each.attempt.session.log.append(
+                lambda state, at=at, each=each: Prepare(each.landing.decide(state, leases[at], templates[at]))
             )
-            self._settle(self._at)
+            self._settle(each)
 
     return [method(SeveralLanding, "_land", lambda _: land)]
 

@@ -171,7 +171,9 @@ class Shape:
     def several(self) -> Shape:
         """A bank over two or three tables; half of these schedules have faults where tables are prepared and settled."""
         luck = random.Random(self.seed * 7919 + 9)
-        steps = luck.sample((*SEVERAL_STEPS, "put commit", "put rollback", "put abort"), 2) if luck.random() < 0.5 else ()
+        steps = (
+            luck.sample((*SEVERAL_STEPS, "put commit", "put rollback", "put abort"), 2) if luck.random() < 0.5 else ()
+        )
         aimed = {f"{luck.choice(faults_of(step))} at {step}": luck.choice((0.05, 0.2)) for step in steps}
         return replace(
             Shape(self.seed),

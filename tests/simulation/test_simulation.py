@@ -60,7 +60,9 @@ def test_no_schedule_over_several_tables_breaks_a_promise():
     failed = bank_block().failed
     assert not failed, f"{failed[0][1]}\n\n{story(shrunk(failed[0][0], seeds=50, seconds=20))}"
     found = bank_block()
-    assert min(found.also[what] for what in ("prepared", "over several tables", "cuts read", "carried while prepared")) > 0
+    assert (
+        min(found.also[what] for what in ("prepared", "over several tables", "cuts read", "carried while prepared")) > 0
+    )
     assert found.also["prepared"] > found.also["over several tables"], "none was prepared and then lost"
     assert found.outcomes["committed"] > SEVERAL_SEEDS
 

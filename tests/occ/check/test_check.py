@@ -140,7 +140,9 @@ def prepare(table: Copy, *, ended: bool = False) -> None:
     decided = json.loads([each for each in table.slots if b'"kind":"commit"' in each.read_bytes()][-1].read_text())
     with lakelatch.open(str(table.root)) as handle, handle.transaction("upsert") as txn:
         entry = txn._landing.entry()
-        mine = replace(entry, completion=entry.instant, several=(("file:///a", txn.instant), (f"file://{home}", decided["T"])))
+        mine = replace(
+            entry, completion=entry.instant, several=(("file:///a", txn.instant), (f"file://{home}", decided["T"]))
+        )
         handle.session.log.append(lambda _: Prepare(mine))
         if ended:
             handle.session.log.append(lambda _: End("rollback", txn.instant, "nobody", "for the test"), settles=True)

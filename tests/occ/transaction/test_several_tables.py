@@ -127,9 +127,14 @@ def test_both_tables_have_it_and_the_home_decides(pair: tuple[Table, Table]) -> 
 
 def test_an_error_in_the_block_leaves_nothing(pair: tuple[Table, Table]) -> None:
     a, b = pair
-    with pytest.raises(ZeroDivisionError), lakelatch.transaction(a, b) as txn:
-        pay(txn, a, b)
-        _ = 1 // 0
+
+    def fail() -> None:
+        with lakelatch.transaction(a, b) as txn:
+            pay(txn, a, b)
+            _ = 1 // 0
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     assert values(a) == values(b) == [100, 100]
     check(a, b)
 
@@ -137,10 +142,12 @@ def test_an_error_in_the_block_leaves_nothing(pair: tuple[Table, Table]) -> None
 @pytest.mark.parametrize("loser", [0, 1])
 def test_a_conflict_in_one_table_ends_it_in_all(pair: tuple[Table, Table], loser: int) -> None:
     a, b = pair
-    with pytest.raises(ConflictError) as caught, lakelatch.transaction(a, b) as txn:
-        pay(txn, a, b)
-        with pair[loser].transaction("insert_overwrite_table") as other:
-            other.overwrite_table([{"id": 0, "v": 7}])
+    txn = lakelatch.transaction(a, b)
+    pay(txn, a, b)
+    with pair[loser].transaction("insert_overwrite_table") as other:
+        other.overwrite_table([{"id": 0, "v": 7}])
+    with pytest.raises(ConflictError) as caught:
+        txn.commit()
     assert caught.value.table == pair[loser].url
     assert (values(a), values(b)) == (([7], [100, 100]) if loser == 0 else ([100, 100], [7]))
     assert not a.session.log.state.open
@@ -172,9 +179,11 @@ def test_a_table_in_which_nothing_was_written_is_left_out(pair: tuple[Table, Tab
 
 def test_what_was_only_read_is_validated_above_snapshot(pair: tuple[Table, Table]) -> None:
     a, b = pair
-    with pytest.raises(ConflictError), lakelatch.transaction(a, b, isolation="serializable") as txn:
-        txn[b].upsert([{"id": 5, "v": txn[a].read(where="id = 0").to_pylist()[0]["v"]}])
-        a.update_where("id = 0", {"v": 1})
+    txn = lakelatch.transaction(a, b, isolation="serializable")
+    txn[b].upsert([{"id": 5, "v": txn[a].read(where="id = 0").to_pylist()[0]["v"]}])
+    a.update_where("id = 0", {"v": 1})
+    with pytest.raises(ConflictError):
+        txn.commit()
     assert values(b) == [100, 100]
     check(a, b)
 
@@ -356,9 +365,11 @@ def test_no_answer_about_the_decision_is_no_failure(pair: tuple[Table, Table], m
         monkeypatch.undo()
         raise CommitStateUnknownError("no answer for a minute")
 
-    with pytest.raises(CommitStateUnknownError), lakelatch.transaction(a, b) as txn:
-        pay(txn, a, b)
-        monkeypatch.setattr(b.session.log, "append", no_answer)
+    txn = lakelatch.transaction(a, b)
+    pay(txn, a, b)
+    monkeypatch.setattr(b.session.log, "append", no_answer)
+    with pytest.raises(CommitStateUnknownError):
+        txn.commit()
     assert len(a.session.log.catch_up().prepared) == 1
     settle_now(a)
     assert (values(a), values(b)) == ([90, 100], [110, 100])
@@ -372,10 +383,12 @@ def test_an_outcome_that_could_not_be_written_everywhere_is_told(
     def refused(*_: Any, **__: Any) -> None:
         raise lakelatch.StorageError("the disk is full")
 
-    with pytest.raises(CommitStateUnknownError, match="has landed, and one of its tables") as caught:
-        with monkeypatch.context() as patch, lakelatch.transaction(a, b) as txn:
-            pay(txn, a, b)
-            patch.setattr(several, "put_outcome", refused)
+    txn = lakelatch.transaction(a, b)
+    pay(txn, a, b)
+    with monkeypatch.context() as patch:
+        patch.setattr(several, "put_outcome", refused)
+        with pytest.raises(CommitStateUnknownError, match="has landed, and one of its tables") as caught:
+            txn.commit()
     assert caught.value.table == b.url
     settle_now(a)
     assert (values(a), values(b)) == ([90, 100], [110, 100])
@@ -426,9 +439,11 @@ def test_what_cannot_take_part_is_refused_before_anything_is_written(pair: tuple
     with lakelatch.transaction(a, b) as txn, pytest.raises(InputError, match="no table of this"):
         txn[str(folder)]
     lock = f"file://{folder}/c/.hoodie?jvm=lock&jvm_expire=5m"
-    with make(folder, "c", lock=lock, neighbours="hudi") as shared:
-        with pytest.raises(UnsupportedTableError, match="other engines"):
-            lakelatch.transaction(a, shared)
+    with (
+        make(folder, "c", lock=lock, neighbours="hudi") as shared,
+        pytest.raises(UnsupportedTableError, match="other engines"),
+    ):
+        lakelatch.transaction(a, shared)
     assert "prepare" not in kinds(a, slots)
 
 
