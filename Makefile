@@ -59,10 +59,10 @@ demo-neighbours: venv
 
 # All lanes share the machine, so that some compute while others wait. Those that compute have the lower priority: they
 # must not keep a test that measures how soon something happens from its moment. At most so many at once: several have
-# JVMs of their own. The one that needs no tools comes first, and runs while they are installed; then those that wait, that
+# JVMs of their own. Those that need no tools come first, and run while they are installed; then those that wait, that
 # others may compute meanwhile, and the longest.
-test: announce lint types
-	$(STAGES) --at-most 5 $(OCC) $(TOOLS) $(WAITING) $(SPARK) $(STARTING) $(CLUSTER) $(FAST) $(JVM)
+test: announce lint
+	$(STAGES) --at-most 5 $(OCC) $(TYPES) $(TOOLS) $(WAITING) $(SPARK) $(JVM) $(STARTING) $(CLUSTER) $(FAST)
 
 # What the lanes install of the system is said before anything is.
 announce:
@@ -87,6 +87,7 @@ OCC := 'occ: $(NICE) $(PYTEST) $(PURE) $(addprefix --ignore=,$(SERVERS)) tests/o
 PROGRAMS := tests/bench tests/cli tests/demo tests/docs
 STARTING := 'programs: $(NICE) $(PYTEST) $(PURE) $(addprefix --ignore=,$(LOCKS)) $(PROGRAMS)'
 FAST := 'fast: $(NICE) $(PYTEST) $(PURE) $(addprefix --ignore=,$(LOCKS) $(SERVERS) $(PROGRAMS) tests/occ)'
+TYPES := 'types: $(NICE) $(BIN)/mypy'
 TOOLS := 'tools!: bash -c "scripts/ensure_tools.sh all && scripts/ensure_jvm.sh"'
 
 WITH_CLUSTER := tests/spark/test_cluster.py tests/demo/test_demo_cluster.py
@@ -118,7 +119,7 @@ matrix-spark: venv
 SECONDS ?= 60
 STORIES ?= 510
 soak: venv
-	$(BIN)/python -m tests.simulation.soak $(SECONDS) $(if $(SEED),--seed $(SEED)) $(if $(KEEPERS),--keepers) $(if $(STREAMS),--streams) $(if $(TOGETHER),--together) $(if $(NEIGHBOURS),--neighbours) $(if $(SEVERAL),--several)
+	$(BIN)/python -m tests.simulation.soak $(SECONDS) $(if $(SEED),--seed $(SEED)) $(if $(KEEPERS),--keepers) $(if $(STREAMS),--streams) $(if $(NEIGHBOURS),--neighbours) $(if $(SEVERAL),--several)
 	$(BIN)/python -m tests.fuzz $(SECONDS)
 	@scripts/ensure_tools.sh java
 	$(BIN)/python -m tests.differential $(STORIES) --spark 10 $(if $(SEED),--seed $(SEED))
@@ -130,7 +131,7 @@ lint: venv
 	$(STAGES) 'lint: $(BIN)/ruff check .' 'format: $(BIN)/ruff format --check .'
 
 types: venv
-	$(STAGES) 'types: $(BIN)/mypy'
+	$(STAGES) $(TYPES)
 
 bench: venv
 	$(BIN)/lakelatch bench appends partitions counter --writers 1,4,16 --seconds 6 --peer delta-rs

@@ -17,6 +17,8 @@ WHERE = ("tests", "benchmarks", "examples", "scripts", "src", "storage", "locks"
 
 def above(source: str, file: Path) -> Iterator[tuple[int, str]]:
     """The lines of a module that name a folder above the checkout by where the module lies."""
+    if "__file__" not in source:
+        return
     tree = ast.parse(source)
     known: dict[str, Path] = {"__file__": file}
 

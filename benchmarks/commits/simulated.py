@@ -1,12 +1,12 @@
 """Many writers of one table on an object store, in virtual time: a request takes as long as it does there, work of the CPU none.
 
     python -m benchmarks.commits.simulated [--writers 100,1000] [--commits 3] [--request-ms 30] [--slow 0.05] [--seed 1]
-                                           [--lock-ms 5 [--together | --coordinated [--at-once]]]
+                                           [--lock-ms 5 [--coordinated [--at-once]]]
 
 The real library in the simulator of the tests (tests/simulation): each writer is a process with a handle of its own, which adds
 one file in each commit, without a lock, or under one of a service that answers in `--lock-ms` and serves its waiters in order.
-`--together`: who holds the lock commits for those who wait for it (setting `group_commit`). `--coordinated`: a coordinator begins
-and commits for all of them, a millisecond away; `--at-once` with the setting `publish_at_once`.
+`--coordinated`: a coordinator begins and commits for all of them, a millisecond away; `--at-once` with the setting
+`publish_at_once`.
 
 A request takes its time half before and half after it is carried out; a slow one ten times as long. What is told is of a store
 that answers all requests at once in that time; a rate is per virtual second. Afterwards the timeline has to name every commit
@@ -275,7 +275,6 @@ def main() -> None:
     options.add_argument("--slow", type=float, default=0.05, help="share of requests that take ten times as long")
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--lock-ms", type=float, default=0.0, help="of a request to the lock service; 0: no lock")
-    options.add_argument("--together", action="store_true", help="commits that wait for the lock land together")
     options.add_argument("--coordinated", action="store_true", help="a coordinator begins and commits for all")
     options.add_argument("--at-once", action="store_true", help="the instants of an entry are put at the same time")
     given = options.parse_args()
@@ -291,7 +290,6 @@ def main() -> None:
                 given.seed,
                 lock_s=given.lock_ms / 1000,
                 coordinated=given.coordinated,
-                group_commit=given.together,
                 publish_at_once=given.at_once,
             )
             run.perform()

@@ -1,9 +1,9 @@
 """Measure a commit when many processes wait for the lock: CPU seconds of all of them, so that a busy machine may do.
 
-    python -m benchmarks.commits.waiting [--writers 1,16,32,64] [--commits 8] [--together] [--folder /dev/shm]
+    python -m benchmarks.commits.waiting [--writers 1,16,32,64] [--commits 8] [--folder /dev/shm]
 
 Each writer is a process with a handle and a partition of its own, which adds one row in each commit as fast as it can, on the
-table's own lock. `--together`: with the setting `group_commit`. Counted is from the moment when all have made one commit: the CPU
+table's own lock. Counted is from the moment when all have made one commit: the CPU
 of a process with all its threads, and how often it was woken up. Afterwards every row has to be there once.
 
 A rate is told as well, but it says more of what else the machine has to do. Where that is much, commits take longer, and a
@@ -23,14 +23,14 @@ from typing import Any
 from .._report import machine, show
 
 
-def create(url: str, together: bool) -> None:
+def create(url: str) -> None:
     """An empty table."""
     import pyarrow as pa
 
     import lakelatch
 
     schema = pa.schema([("id", pa.string()), ("part", pa.string())])
-    lakelatch.create(url, record_key="id", partition_by="part", schema=schema, group_commit=together).close()
+    lakelatch.create(url, record_key="id", partition_by="part", schema=schema).close()
 
 
 def write(number: int, url: str, commits: int, ready: Any, start: Any, told: Any) -> None:
@@ -62,7 +62,7 @@ def count_rows(url: str, told: Any) -> None:
         told.put(table.read(columns=["id"]).to_arrow().num_rows)
 
 
-def measure(writers: int, commits: int, folder: str | None, *, together: bool) -> dict[str, object]:
+def measure(writers: int, commits: int, folder: str | None) -> dict[str, object]:
     """Measure one new table."""
     # What is imported costs each writer nothing; anyone who opens a table does so in a process that was forked before.
     import pyarrow as pa  # noqa: F401
@@ -81,7 +81,7 @@ def measure(writers: int, commits: int, folder: str | None, *, together: bool) -
             process.start()
             return process
 
-        child(create, url, together).join()
+        child(create, url).join()
         pool = [child(write, number, url, commits, ready, start, told) for number in range(writers)]
         for _ in pool:
             ready.acquire()
@@ -97,7 +97,6 @@ def measure(writers: int, commits: int, folder: str | None, *, together: bool) -
     seconds = max(ended for _, ended, _, _ in found) - min(began for began, _, _, _ in found)
     return {
         "writers": writers,
-        "together": together,
         "cpu_ms": round(1000 * sum(cpu_s for _, _, cpu_s, _ in found) / count, 1),
         "woken": round(sum(woken for _, _, _, woken in found) / count, 1),
         "commits_per_s": round(count / seconds, 1),
@@ -108,12 +107,11 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--writers", default="1,16,32,64")
     options.add_argument("--commits", type=int, default=8, help="of each writer, after one that is not counted")
-    options.add_argument("--together", action="store_true", help="commits that wait for the lock land together")
     options.add_argument("--folder", help="where the tables are; otherwise where temporary files are")
     given = options.parse_args()
     for writers in map(int, given.writers.split(",")):
         show("machine", machine())
-        show("one table", measure(writers, given.commits, given.folder, together=given.together))
+        show("one table", measure(writers, given.commits, given.folder))
 
 
 if __name__ == "__main__":

@@ -46,7 +46,6 @@ class _Patience:
     began: float
     wait_s: float | None
     given_up: Callable[[], bool] | None
-    look_s: float
 
     @property
     def until(self) -> float | None:
@@ -136,7 +135,7 @@ class LeasedLocks:
     ) -> HeldLease | None:
         """Return a lease with a token greater than ``token_above``, or None when the key is busy."""
         request = self._request(key, lease_s, max_hold_s, token_above, reason, waits=False)
-        return self._grant(request, _Patience(self._env, self._env.monotonic(), None, None, LOOK_S))
+        return self._grant(request, _Patience(self._env, self._env.monotonic(), None, None))
 
     def acquire(
         self,
@@ -148,16 +147,15 @@ class LeasedLocks:
         reason: str = "",
         max_hold_s: float | None = None,
         given_up: Callable[[], bool] | None = None,
-        look_s: float = LOOK_S,
     ) -> HeldLease:
         """Wait for the key and return its lease.
 
-        ``given_up()`` is called once the key is found busy, about every ``look_s`` from then on, and before the next
-        try; when it returns True the wait is over. It is for callers that cannot interrupt this thread, or that may no
-        longer need the key. Raises `LockTimeoutError`, which names the holder.
+        ``given_up()`` is called once the key is found busy, about every second from then on, and before the next
+        try; when it returns True the wait is over. It is for callers that cannot interrupt this thread. Raises
+        `LockTimeoutError`, which names the holder.
         """
         request = self._request(key, lease_s, max_hold_s, token_above, reason, waits=wait_s > 0)
-        lease = self._grant(request, _Patience(self._env, self._env.monotonic(), wait_s, given_up, look_s))
+        lease = self._grant(request, _Patience(self._env, self._env.monotonic(), wait_s, given_up))
         assert lease is not None
         return lease
 
@@ -280,7 +278,6 @@ class LeasedLocks:
                 until=patience.until,
                 owner=request.owner,
                 given_up=patience.given_up,
-                look_s=patience.look_s,
             )
             if isinstance(ticket, Ticket):
                 lease = self._take(request, ticket, patience)
@@ -412,7 +409,7 @@ def _wait(request: LockRequest, contender: Contender, patience: _Patience, left_
     # Each try may cost a request, so where leases are long it tries less often than the caller is asked.
     end = env.monotonic() + min(left_s, max(LOOK_S, request.lease_s / 10))
     while (rest_s := end - env.monotonic()) > 0:
-        began, limit_s = env.monotonic(), min(rest_s, patience.look_s)
+        began, limit_s = env.monotonic(), min(rest_s, LOOK_S)
         with suppress(LockUnavailableError):
             contender.wait(limit_s)
         if given_up():

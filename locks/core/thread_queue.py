@@ -74,7 +74,6 @@ class FrontQueue:
         until: float | None,
         owner: str = "",
         given_up: Callable[[], bool] | None = None,
-        look_s: float = LOOK_S,
     ) -> Ticket | int:
         """Wait for the front of ``key`` until ``until`` (monotonic; None: do not wait), or until ``given_up()``.
 
@@ -94,7 +93,7 @@ class FrontQueue:
                 left = until - self._env.monotonic()
                 if left <= 0 or (given_up is not None and given_up()):
                     break
-                mine.turn.wait(min(left, WAIT_S_MAX if given_up is None else look_s))
+                mine.turn.wait(min(left, WAIT_S_MAX if given_up is None else LOOK_S))
             except BaseException:  # KeyboardInterrupt in a waiter must not leave its place behind
                 if not self._give_up(key, mine):
                     self.leave(key)

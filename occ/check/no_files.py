@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...hudi.files import PARTITION_METADATA, BaseFile, LogFile
 from ...hudi.table import BACKUP_PATH, PROPERTIES_PATH
 from ...hudi.timeline import NOTED, parse
-from ..entries import BEGINS, RANGES, REQUESTS, SIDES
+from ..entries import RANGES, SIDES
 from ..liveness import HEARTBEATS, MARKERS, READERS
 from ..log import LOG, is_slot
 from .findings import Findings
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from ...storage import Store
 
 _LOCKS = ".hoodie/.lakelatch/locks"
-_FLAT = (HEARTBEATS, REQUESTS, SIDES, READERS, RANGES)  # they hold files only
+_FLAT = (HEARTBEATS, SIDES, READERS, RANGES)  # they hold files only
 _BELOW = {_LOCKS: re.compile(".*-[0-9a-f]{16}"), LOG: re.compile("[0-9]+")}  # names of folders there
-_FOLDERS = (*_FLAT, ".hoodie/.lakelatch", _LOCKS, LOG, BEGINS, MARKERS, ".hoodie/timeline")
+_FOLDERS = (*_FLAT, ".hoodie/.lakelatch", _LOCKS, LOG, MARKERS, ".hoodie/timeline")
 
 
 def no_files(store: Store) -> list[tuple[str, str, str]]:
@@ -59,7 +59,7 @@ def _is_read(path: str, kind: str) -> bool:
         return is_slot(name)
     if folder in _FLAT or above == _LOCKS:
         return True
-    if path.startswith((f"{BEGINS}/", f"{MARKERS}/")):
+    if path.startswith(f"{MARKERS}/"):
         return not is_folder or ".marker." in name
     return bool(parse(name, layout=2) or parse(name, layout=1))
 

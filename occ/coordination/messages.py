@@ -1,8 +1,8 @@
 """The messages between a writer and its coordinator. Pure.
 
 A writer asks to begin or to commit, and says which slot of the log it would read next. The answer has the entries from
-there on, the writer's own among them if it was taken. A question is a hint, like a request beside the log: it may be
-lost, late, doubled, stale or hostile, and what is in an entry was judged. An answer tells what stands in the log; without
+there on, the writer's own among them if it was taken. A question is a hint: it may be lost, late, doubled, stale or
+hostile, and what is in an entry was judged. An answer tells what stands in the log; without
 one the writer reads the log itself.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol, Self
 
-from ..entries import BEGINS, BeginRequest, Request
+from ..entries import BeginRequest, Request
 
 _VERSION = 1
 ASKED_BYTES = 512 * 1024  # of one question
@@ -37,9 +37,8 @@ class Question:
     def to_bytes(self) -> bytes:
         """Encode it: a line of JSON, and the request."""
         begins = isinstance(self.wanted, BeginRequest)
-        body = self.wanted.path.encode() if isinstance(self.wanted, BeginRequest) else self.wanted.to_bytes()
         head = {"v": _VERSION, "slot": self.slot, "kind": "begin" if begins else "commit"}
-        return json.dumps(head, separators=(",", ":")).encode() + b"\n" + body
+        return json.dumps(head, separators=(",", ":")).encode() + b"\n" + self.wanted.to_bytes()
 
     @classmethod
     def from_bytes(cls, message: bytes) -> Self | None:
@@ -50,11 +49,7 @@ class Question:
             slot, kind = raw["slot"], raw["kind"]
             if raw["v"] != _VERSION or type(slot) is not int or slot < 0 or kind not in ("begin", "commit"):
                 return None
-            wanted: BeginRequest | Request | None
-            if kind == "begin":
-                wanted = BeginRequest.of(body.decode().removeprefix(f"{BEGINS}/"))
-            else:
-                wanted = Request.from_bytes(body)
+            wanted = BeginRequest.from_bytes(body) if kind == "begin" else Request.from_bytes(body)
         except _NOT_UNDERSTOOD:
             return None
         return None if wanted is None else cls(slot, wanted)

@@ -1,7 +1,6 @@
 """The entries of the commit log: begin, commit, end and setting, as values and as bytes."""
 
 from .batches import SOURCES_MAX, Batch, Batches, Landed
-from .begin_requests import BEGINS, BeginRequest
 from .column_statistics import columns_of, encoded, of_footer, slices_that_may_match
 from .echo import echo, echo_body, echo_of
 from .entries import (
@@ -30,7 +29,7 @@ from .key_ranges import RANGES, KeyRange, decode_ranges, encode_ranges, ranges_p
 from .losses import Changed, Loss
 from .operations import Operation, operation
 from .origin import UNTOLD, Origin, note_in
-from .requests import REQUEST_BYTES, REQUESTS, Request
+from .requests import REQUEST_BYTES, BeginRequest, Request
 from .service_content import (
     Content,
     by_partition,
@@ -63,13 +62,11 @@ from .write_sets import write_set_of
 
 __all__ = [
     "ASYNC",
-    "BEGINS",
     "INLINE_BYTES",
     "NO_LOCK",
     "OFF",
     "OWN_LOCK",
     "RANGES",
-    "REQUESTS",
     "REQUEST_BYTES",
     "SIDES",
     "SOURCES_MAX",

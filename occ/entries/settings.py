@@ -34,6 +34,7 @@ _FIRST = frozenset((
     "yield_wait_s", "reservation_s", "early_conflict_detection", "rebase", "heartbeat_interval_s", "heartbeat_timeout_s",
     "log_epochs", "min_version", "generation",
 ))  # fmt: skip
+_RETIRED = frozenset(("group_commit",))  # settings of earlier versions, which mean nothing any more
 NO_NEIGHBOURS, HUDI = NEIGHBOURS = ("none", "hudi")
 OWN_LOCK = "table"
 NO_LOCK = "none://"
@@ -242,12 +243,6 @@ class Settings:
         "whether a transaction that lost only on file groups merges again. False: it fails; for tables whose "
         "readers replay spans of the past (docs/starvation.md).",
     )
-    group_commit: bool = _flag(
-        False,
-        "whether the holder of the lock also commits for writers waiting for it, in one entry of the log; on "
-        "a store that is no local disk transactions begin so, too (docs/protocol.md). Experimental; earlier "
-        "versions of this library refuse such a table.",
-    )
     coordinator: str = _word(
         "",
         "URL of a ``lakelatch server --coordinate``, which begins and commits for the table's writers "
@@ -357,7 +352,6 @@ class Settings:
             )
         others = {
             "streams": bool(self.streams),
-            "group_commit": self.group_commit,
             "coordinator": bool(self.coordinator),
             "publish_at_once": self.publish_at_once,
             "merge": bool(self.merge),
@@ -408,7 +402,8 @@ class Settings:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Settings:
         """The reverse of `to_json`. Unknown keys come from a newer writer and are refused."""
-        if unknown := sorted(set(value) - _DECLARED.keys()):
+        value = {name: each for name, each in value.items() if name not in _RETIRED}
+        if unknown := sorted(value.keys() - _DECLARED.keys()):
             raise ConfigError(
                 f"the table has settings that this version does not know: {', '.join(unknown)}; upgrade lakelatch",
                 settings=unknown,

@@ -4,9 +4,12 @@
     t=1  it takes the table's lock, judges A, B and C as if each had come next, and puts commits(A, C) into slot 7
     t=2  it publishes A, and answers A; publishes C, and answers C. B was told to decide for itself
 
-It is a leader without a transaction of its own (`together`): requests come as messages, and are answered when the entry is
-on disk. The log is the only authority. A coordinator may die, be slow, or be one of two; its writers then read in the log
-what became of them, and others append beside it. What it cannot judge as the writer itself would is left to the writer.
+Each is judged as if its writer had come next: by its own isolation level, from its own begin slot, against the log and the
+members before it. A request is answered when the entry is on disk. The log is the only authority: a coordinator may die, be
+slow, or be one of two; its writers then read in the log what became of them, and others append beside it.
+
+It takes only what it can judge as the writer itself would. It leaves out a request that would have to be merged again, a
+transaction whose table settings changed since its begin, and one that began before this handle's recent commits.
 
 Requests to begin need no lock and go in entries of their own, also while the last commits are being published.
 """
@@ -21,13 +24,29 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ...errors import LakeLatchError, LockLostError
+from ...conflict import WriteSet
+from ...errors import CommitError, LakeLatchError, LockLostError
+from ...hudi.timeline import next_label
 from ..coordination import ALONE_S, Answer, Question
-from ..entries import BeginRequest, Commit, GroupCommit, LogEntry, Request, singly
+from ..entries import (
+    BeginRequest,
+    Commit,
+    GroupCommit,
+    LogEntry,
+    Request,
+    echo_of,
+    operation,
+    singly,
+    write_set_of,
+)
+from ..log import plain_metadata_of
+from ..session import refuse_landed
 from ..workspace import begun_together, takes
-from .together import take_in
+from .validator import CommitValidator
 
 if TYPE_CHECKING:
+    from ...conflict import ReadSet
+    from ..entries import Operation
     from ..log import LogState
     from ..session import Session, TableLease
     from .validator import Seen
@@ -185,8 +204,16 @@ class Coordinator:
         session, slot = self._session, self._session.log.next_slot
         token, members, trial = lease.token_at(state), list[Commit](), state.fork()
         self._forget(state, slot)
-        requests = [each.question.wanted for each in waiting if isinstance(each.question.wanted, Request)]
-        take_in(session, requests, trial, members, slot=slot, token=token, seen=self._seen)
+        for wanted in (each.question.wanted for each in waiting):
+            assert isinstance(wanted, Request)
+            try:
+                found = _judged(session, wanted, trial, members, token, self._seen)
+            except LakeLatchError as e:  # concerns this request alone, such as a side object that is gone
+                _log.info("%s: the request of %s is passed over: %s", session.url, wanted.instant, e)
+                continue
+            if found is not None:
+                members.append(replace(found, slot=slot, place=len(members)))
+                trial.apply(members[-1])
         return None if not members else GroupCommit(tuple(members)) if len(members) > 1 else members[0]
 
     def _forget(self, state: LogState, slot: int) -> None:
@@ -204,3 +231,67 @@ class Coordinator:
 
     def _tell(self, each: _Waiting, *, published: bool = True, alone: bool = False) -> None:
         each.answer(Answer(self._known.since(each.question.slot), published, alone))
+
+
+def _judged(
+    session: Session,
+    asked: Request,
+    state: LogState,
+    members: Sequence[Commit],
+    token: int,
+    seen: Seen,
+) -> Commit | None:
+    """Return the request's commit, placed behind those members; None if its writer must decide for itself.
+
+    ``state``: the log, and the members. ``seen``: see `CommitValidator`.
+    """
+    begin, landed = state.open.get(asked.instant), session.log.recent.since(asked.base)
+    if begin is None or landed is None or begin.slot != asked.base or begin.plan is not None:
+        return None
+    # C is not known yet. The begin time stands in, because a commit without a completion time has no name.
+    template = replace(asked.commit, completion=asked.instant)
+    label, announced = template.operation, begin.operation
+    told = label == announced or (announced == "UPSERT" and label in ("INSERT", "DELETE"))  # `Staged.label`
+    if state.settled > asked.base or not told or template.writer != begin.writer:
+        return None
+    try:
+        refuse_landed(session.url, state, template.batch)
+        changes = _Requested(asked, write_set_of(session.store, template, plain_metadata_of(session.store, template)))
+    except (CommitError, KeyError, TypeError, ValueError):
+        return None
+    validator = CommitValidator(
+        session.store,
+        changes,
+        state.settings,
+        isolation=asked.isolation,
+        priority=begin.priority,
+        counts=session.reservations.counts,
+        seen=seen,
+    )
+    later = [*landed, *members]
+    decision = validator.decide(state, asked.instant, later, began=asked.began, wanted=asked.wanted, since=asked.since)
+    if not decision.commits:
+        return None
+    schema = decision.schema
+    now = session.env.now()
+    echo, top = echo_of(asked.instant, schema, later, now, state.top)
+    entry = template.placed(completion=next_label(now, top), token=token, schema=schema, echo=echo)
+    return entry if session.log.can_publish(entry) else None
+
+
+class _Requested:
+    """The changes of a request, in the form that `CommitValidator` expects."""
+
+    def __init__(self, request: Request, writes: WriteSet) -> None:
+        self.operation: Operation = operation(request.commit.operation.lower())
+        self._reads, self._writes = request.reads, writes
+        # only asked for when the settings differ from those at begin; such requests are left out
+        self.streams_only = False
+
+    def write_set(self) -> WriteSet:
+        """The file groups created, changed or replaced, and the region claimed."""
+        return self._writes
+
+    def read_set(self) -> ReadSet:
+        """The data that the result depends on."""
+        return self._reads

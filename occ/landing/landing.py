@@ -6,8 +6,7 @@
              rolled back meanwhile? a conflicting commit? lease still held?
              only outdated merges conflict: give the lock back, merge again (`occ.rebase`), start over
              append commit(T, C), the commit point; slot taken: start over
-             (if the lock was busy, commits of writers waiting for it go into the same entry, see `together`;
-             or all of this is done by a coordinator that the handle asks, see `coordinator`)
+             (or all of this is done by a coordinator that the handle asks, see `coordinator`)
              publish; give the lock back; remove markers and heartbeat
 
 With neighbours, which read the timeline and no log, the completed instant is the commit point:
@@ -21,8 +20,9 @@ Begin and abort belong to `Attempt`.
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -37,7 +37,8 @@ from ...errors import (
 )
 from ...hudi.timeline import next_label, to_epoch_ms
 from ...tracing import step
-from ..entries import Commit, GroupCommit, LogEntry, Loss, echo_of
+from ..coordination import Question
+from ..entries import REQUEST_BYTES, Commit, LogEntry, Loss, Request, echo_of
 from ..liveness import delete_announced, list_markers
 from ..log import LogState, UndecidedError, attach
 from ..rebase import MergeAgain
@@ -51,8 +52,6 @@ from ..session import (
     refuse_landed,
 )
 from ..turns import InTheWay
-from .requests import is_flushed, note_flushed
-from .together import GroupCommitBatch, GroupCommitFollower, is_what_was_asked
 from .yielding import (
     NeighbourInTheWayError,
     merge_again,
@@ -69,6 +68,7 @@ if TYPE_CHECKING:
     from ..workspace import Attempt, Workspace
     from .validator import CommitValidator
 
+_AT_SLOT = frozenset(("C", "token", "schema", "echo"))  # fields of a commit that are known only at its slot
 _log = logging.getLogger("lakelatch.transaction")
 
 
@@ -99,15 +99,11 @@ class Landing:
         self._attempt, self._workspace, self._validator = attempt, workspace, validator
         self.entry = entry or (lambda: staged_entry(attempt, workspace.changes))
         self._decided, self._looks_now = decided, looks_now
-        # Several processes may execute one plan at once; such commits never join another writer's entry.
-        self._waiter = None if entry else GroupCommitFollower(attempt, workspace, validator.level)
-        self._gathered: GroupCommitBatch | None = None
-        self._theirs: Commit | None = (
-            None  # our commit, in an entry that another writer appended and may not have flushed
-        )
-        self._prepared: list[
-            Commit
-        ] = []  # what this attempt may be in the log as; unknown of a plan, which others execute too
+        # Several processes may execute one plan at once, so no coordinator is asked for such a commit.
+        self._executes = entry is not None
+        self._asked = False  # a coordinator was asked, and may append this commit at any time
+        self._prepared = list[Commit]()  # what this attempt may be in the log as; unknown of a plan
+        self._theirs: Commit | None = None  # our commit, in an entry that a coordinator may not have flushed yet
         self._forged = False  # another commit than those prepared is in the log
         self.result: CommitResult | None = None
         self.appended = False
@@ -136,9 +132,6 @@ class Landing:
             raise
         except BaseException as e:  # noqa: BLE001 - raised again unless the commit is in the log
             self._give_up(e)
-        finally:
-            if self._waiter is not None and attempt.state != "unknown":
-                self._waiter.over()
         self.finish()
         return self.result
 
@@ -191,10 +184,10 @@ class Landing:
         return True
 
     def _give_up(self, error: BaseException) -> None:
-        """Abort and raise the error, unless another writer has already committed this attempt at its request.
+        """Abort and raise the error, unless a coordinator has already committed this attempt at its request.
 
-            t=0  W waits for the lock, with its request beside the log; its wait times out
-            t=1  the holder's entry is appended, with W among its members
+            t=0  W has asked a coordinator, hears nothing and waits for the lock; its wait times out
+            t=1  the coordinator's entry is appended, with W among its members
             t=2  W tries to append its abort entry, and reads that it is committed
 
         Delete W's files only behind its own abort entry. If that entry could not be written, the commit may still
@@ -205,7 +198,7 @@ class Landing:
             attempt.over("committed")
             raise error
         error = attempt.explained(error)
-        asked, interrupted = bool(self._asked), not isinstance(error, Exception)
+        asked, interrupted = self._asked, not isinstance(error, Exception)
         ended = self.abort(str(error) or type(error).__name__, because=error)
         if ended:
             attempt.tell_that_nothing_landed(error)
@@ -228,7 +221,7 @@ class Landing:
         attempt.state, self.result = "committed", found
         if interrupted:
             raise error
-        _log.warning("%s has landed all the same, by the entry of another writer: %s", attempt.instant, error)
+        _log.warning("%s has landed all the same, by the entry of a coordinator: %s", attempt.instant, error)
 
     def _tell_that_it_landed(self, error: BaseException) -> None:
         attempt, result = self._attempt, self.result
@@ -311,34 +304,29 @@ class Landing:
         if not session.settings.timeline_first:
             session.log.look()
         entry = self.entry()
-        if self._waiter is not None:
+        if not self._executes:
             self._prepared.append(entry)
         if self._by_coordinator(entry):
             return
         expected = entry.placed(completion="", token=0, schema=self._workspace.schema_text or schema)
-        try:
-            with session.log.ready(expected):
-                self._land_as(entry)
-        finally:
-            if self._waiter is not None:
-                self._waiter.ends()
-
-    @property
-    def _asked(self) -> Sequence[Commit]:
-        """The commits that others may append for this attempt."""
-        return self._waiter.asked if self._waiter is not None else ()
+        with session.log.ready(expected):
+            self._land_as(entry)
 
     def _by_coordinator(self, template: Commit) -> bool:
         """Return whether the handle's coordinator has committed this attempt. Raise what stands in the way, if it is known.
 
         Not asked for a commit that holds the lock, because the coordinator takes it, nor for one that needs no lock.
         """
-        attempt, session, waiter = self._attempt, self._attempt.session, self._waiter
-        alone = attempt.lease is not None or self._workspace.streams_only
-        if session.asks is None or waiter is None or alone or session.lock.shared_with_jvm:
+        attempt, session = self._attempt, self._attempt.session
+        coordinator, alone = session.asks, attempt.lease is not None or self._workspace.streams_only
+        if coordinator is None or self._executes or alone or session.lock.shared_with_jvm:
             return False
+        request = self._request(template)
+        if len(request.to_bytes()) > REQUEST_BYTES:
+            return False
+        self._asked = True
         with step("ask"):
-            answer = waiter.ask_coordinator(template)
+            answer = coordinator.ask(Question(session.log.next_slot, request), session.settings.coordinator_patience_s)
         if answer is None:
             return False
         try:
@@ -357,12 +345,24 @@ class Landing:
             self.decide(session.log.catch_up().fork(), free, template)
         return False
 
+    def _request(self, template: Commit) -> Request:
+        attempt, workspace, rebase = self._attempt, self._workspace, self._workspace.rebase
+        return Request(
+            template,
+            attempt.begin_slot,
+            rebase.slot if rebase else attempt.begin_slot,
+            workspace.changes.read_set(),
+            self._validator.level,
+            attempt.schema_text,
+            workspace.schema_text,
+        )
+
     def _land_as(self, template: Commit) -> None:
         attempt, session = self._attempt, self._attempt.session
         give_up = session.env.monotonic() + session.settings.lock_wait_s
         while True:
             try:
-                lease = self._lease(template)
+                lease = self._lease()
             except LockTimeoutError:
                 if self._by_others():
                     return
@@ -409,38 +409,20 @@ class Landing:
                 look=self._looks_now or session.lock.shared_with_jvm,
                 first=partial(self._put_first, lease) if session.settings.timeline_first else None,
             )
-        assert isinstance(entry, Commit | GroupCommit)
-        members = entry.members if isinstance(entry, GroupCommit) else (entry,)
-        entry = members[0]
-        if len(members) > 1:
-            session.in_line.has_flushed(entry)
-            note_flushed(session.store, entry)
-        # Only now: the members' commits must not be reported as durable before the entry is flushed.
+        assert isinstance(entry, Commit)
         self.appended = True
         with step("publish"):
-            published = self.publish_result(entry, lease)
-        if published and len(members) > 1 and session.far:
-            # On a far store each publish takes a round trip, and every member would wait for those before it. Any
-            # member, or the next holder of the lock, may publish the rest as well; doing it twice changes nothing.
-            rest = partial(session.log.publish_behind, members)
-            session.afterwards(rest, "commits that have landed with ours are not on the timeline yet", long=True)
+            self.publish_result(entry, lease)
 
-    def _lease(self, template: Commit) -> TableLease:
+    def _lease(self) -> TableLease:
         """The table's lock; no lock for stream events, which cannot conflict with anything worth waiting for."""
-        attempt, session, waiter = self._attempt, self._attempt.session, self._waiter
-        self._gathered = None
+        attempt, session = self._attempt, self._attempt.session
         if self._workspace.streams_only and (free := session.lock.free()):
             return free
-        if waiter is None or not session.settings.group_commit or session.lock.shared_with_jvm:
-            return attempt.lease or session.lease(attempt.operation)
-        waiter.begin(template)
-        lease = attempt.lease or session.lease(attempt.operation, waiting=waiter)
-        if waiter.waited or lease is attempt.lease:  # other writers may be waiting too
-            self._gathered = GroupCommitBatch(session, attempt.instant)
-        return lease
+        return attempt.lease or session.lease(attempt.operation)
 
     def _by_others(self) -> bool:
-        """Return whether another writer has committed this attempt at its request."""
+        """Return whether a coordinator has committed this attempt at its request."""
         session = self._attempt.session
         if self._asked and self._attempt.instant not in session.log.glance().open:
             session.log.catch_up()
@@ -460,10 +442,10 @@ class Landing:
 
         Raises `RolledBackError` if it is not what this writer has prepared: then nothing of that landed.
         """
-        attempt, prepared = self._attempt, [*self._prepared, *self._asked]
+        attempt, prepared = self._attempt, self._prepared
         found = next((each for each in reversed(attempt.follower.commits) if each.instant == attempt.instant), None)
         # What another engine's timeline tells of it is imported in other words.
-        if found is None or not prepared or found.imported or any(is_what_was_asked(found, each) for each in prepared):
+        if found is None or not prepared or found.imported or any(_is_the_same(found, each) for each in prepared):
             return found
         self._forged = True
         self.publish(found)  # the sweep keeps the files that the instant names
@@ -476,13 +458,14 @@ class Landing:
         )
 
     def _bring_to_disk(self) -> None:
-        """Make the reported commit durable, even if another writer appended it."""
-        if (theirs := self._theirs) is None:
-            return
-        session = self._attempt.session
-        first = session.log.recent.first_of(theirs)
-        if not session.in_line.is_flushed(first) and not is_flushed(session.store, session.env, first):
-            session.log.secure(theirs)
+        """Make the reported commit durable, even if a coordinator that was not heard appended it.
+
+        t=0  the coordinator's entry can be seen, and is not flushed yet; or its flush fails
+        t=1  a member reads it, and reports its commit
+        t=2  the power goes, and the entry with it
+        """
+        if self._theirs is not None:
+            self._attempt.session.log.secure(self._theirs)
 
     def _landed(self) -> CommitResult | None:
         """The result of an attempt that is no longer open; None if it did not commit."""
@@ -524,8 +507,7 @@ class Landing:
         schema = decision.schema
         token, now = lease.token_at(state), session.env.now()
         echo, top = echo_of(attempt.instant, schema, later, now, session.newest(state.top))
-        mine = template.placed(completion=next_label(now, top), token=token, schema=schema, echo=echo)
-        return self._gathered.with_others(state, mine) if self._gathered and state.settings.group_commit else mine
+        return template.placed(completion=next_label(now, top), token=token, schema=schema, echo=echo)
 
     def _put_first(self, lease: TableLease, entry: Commit) -> None:
         """Put the completed instant, which commits the attempt, after the last checks that its files are not given up."""
@@ -589,3 +571,16 @@ def staged_entry(attempt: Attempt, changes: Staged) -> Commit:
         changes.values(),
         inline_bytes=session.inline_bytes,
     )
+
+
+def _is_the_same(commit: Commit, prepared: Commit) -> bool:
+    """Return whether a commit of the log has the content of a prepared one.
+
+    t=0  W asks for its commit; a hostile process asks for another one under W's T, of files that it has made up
+    t=1  a coordinator takes that one, which overlaps with nothing
+    t=2  W reads that its T is committed, and its own files are in no commit
+    """
+    given, wanted = (
+        {name: value for name, value in each.fields().items() if name not in _AT_SLOT} for each in (commit, prepared)
+    )
+    return given == wanted or json.loads(json.dumps(given)) == json.loads(json.dumps(wanted))

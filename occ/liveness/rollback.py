@@ -22,7 +22,7 @@ from ...errors import LakeLatchError, LockTimeoutError, TableNotFoundError
 from ...hudi.files import BaseFile, LogFile, list_data_files
 from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, Timeline, decode_commit, file_name, parse
 from ...storage import Store, is_far
-from ..entries import BEGINS, REQUESTS, SIDES, Begin, BeginRequest, Commit, End, LogEntry, Prepare
+from ..entries import SIDES, Begin, Commit, End, LogEntry, Prepare
 from ..log import CommitLog, LogState, UndecidedError, metadata_of
 from .heartbeat import HEARTBEATS, HeartbeatObserver, heartbeat_path
 from .markers import Left, Marker, delete_announced, instants_with_markers, left_by, remove
@@ -205,16 +205,12 @@ class FailedWriteCleaner:
     def _sweep_dead(self, instant: str, action: str) -> int:
         deleted = self._delete_announced(instant)
         self._withdraw(instant, action)
-        for path in (*(side.path for side in self._store.list(SIDES)), *self._requests()):
-            if path.rpartition("/")[2].startswith(f"{instant}-"):
-                self._store.delete(path)
+        for side in self._store.list(SIDES):
+            if side.name.startswith(f"{instant}-"):
+                self._store.delete(side.path)
         # Last, because a later sweep finds this transaction by it. Then once more for a late worker's markers.
         self._store.delete(heartbeat_path(instant))
         return deleted + self._delete_announced(instant)
-
-    def _requests(self) -> list[str]:
-        """Paths of the commit requests, if the table has group commit."""
-        return [each.path for each in self._store.list(REQUESTS)] if self._log.state.settings.group_commit else []
 
     def _withdraw(self, instant: str, action: str) -> None:
         for act in (action,) if action in _PENDING else _PENDING:
@@ -268,7 +264,7 @@ class FailedWriteCleaner:
         return sum(self.sweep(instant) for instant in sorted(left - set(mine)))
 
     def sweep_strays(self, timeline: Timeline, mine: Iterable[str]) -> int:
-        """Delete what arrived after a sweep: late pending instants, side objects, requests, data files without marker.
+        """Delete what arrived after a sweep: late pending instants, side objects, data files without marker.
 
         Lists every data file, so only a cleaning requested by a user calls it. Files unknown to the log are foreign or
         of archived commits, and stay. Returns the number of data files deleted.
@@ -289,7 +285,6 @@ class FailedWriteCleaner:
         files: list[BaseFile | LogFile] = [*listing.bases, *listing.logs]
         for file in files:
             found.setdefault(file.instant, []).append(file.path)
-        self._sweep_requests(state)
         names = {file_name(instant) for instant in timeline.completed}
         deleted = self._sweep_unnamed(names, {t: paths for t, paths in found.items() if t in landed and paths})
         for path in returned_files(self._store, timeline, files):
@@ -303,16 +298,6 @@ class FailedWriteCleaner:
                 deleted += sum(delete_data_file(self._store, path, instant=instant) for path in found[instant])
                 deleted += self._sweep_dead(instant, "")
         return deleted
-
-    def _sweep_requests(self, state: LogState) -> None:
-        """Delete requests of ended transactions, and begin requests of past epochs, even if group commit is off now."""
-        for request in self._store.list(REQUESTS):
-            if request.name.partition("-")[0] not in state.open:
-                self._store.delete(request.path)
-        for name in self._store.names(BEGINS, recursive=True):
-            asked = BeginRequest.of(name)
-            if asked is not None and asked.epoch < self._log.epoch:
-                self._store.delete(asked.path)
 
     def _undone(self, state: LogState, timeline: Timeline) -> set[str]:
         """Names of instants that were taken back. Only the log knows of a deleted savepoint, perhaps in an older epoch.

@@ -92,7 +92,7 @@ class Follower:
 
 
 class Recent:
-    """The newest commits that a handle has read, kept for group commit. Bounded, because each may name many files."""
+    """The newest commits that a coordinator's handle has read. Bounded, because each may name many files."""
 
     def __init__(self) -> None:
         self._commits: deque[Commit] = deque()
@@ -115,14 +115,6 @@ class Recent:
     def since(self, slot: int) -> list[Commit] | None:
         """The commits from that slot on; None if some of them are forgotten."""
         return [each for each in self._commits if each.slot >= slot] if slot >= self._from else None
-
-    def first_of(self, commit: Commit) -> Commit | None:
-        """The first commit of the same entry, whose writer appended it."""
-        return next((each for each in self._commits if each.slot == commit.slot and not each.place), None)
-
-    def find(self, instant: str) -> Commit | None:
-        """The commit of that transaction, if it is remembered."""
-        return next((each for each in reversed(self._commits) if each.instant == instant), None)
 
 
 def _size(commit: Commit) -> int:
@@ -208,12 +200,9 @@ class CommitLog:
         """Read to the head and return the state there. Raise `TableNotFoundError` if there is no log."""
         return self._read_on(surely=True)
 
-    def glance(self, *, waits: bool = False) -> LogState:
-        """Return the state at a free slot, the head unless the log was replaced. For callers that decide nothing by it.
-
-        ``waits``: the caller waits anyway; save requests rather than time.
-        """
-        return self._read_on(surely=False, waits=waits)
+    def glance(self) -> LogState:
+        """Return the state at a free slot, the head unless the log was replaced. For callers that decide nothing by it."""
+        return self._read_on(surely=False)
 
     def take(self, told: Iterable[tuple[str, bytes]]) -> LogState:
         """Read on by entries that another process has read, and return the state behind them. For callers of `glance`.
@@ -229,12 +218,12 @@ class CommitLog:
             self.known = self.known or KnownEntries()
             return self.known
 
-    def _read_on(self, *, surely: bool, waits: bool = False, read: ReadAhead | Told | None = None) -> LogState:
+    def _read_on(self, *, surely: bool, read: ReadAhead | Told | None = None) -> LogState:
         """Read to a free slot; with ``surely``, make certain that it is the head and that the log was not replaced."""
         with self._mutex:
             if not self.epoch:
                 self._start_at_newest_epoch()
-            read = read or self._reader(hurried=not waits)
+            read = read or self._reader()
             while True:
                 path = slot_path(self.epoch, self.next_slot)
                 body = read.body(self.epoch, self.next_slot)
@@ -271,9 +260,9 @@ class CommitLog:
                 elif not (self.state.closed and self._open_epoch(path)):
                     return self.state
 
-    def _reader(self, *, hurried: bool = True) -> ReadAhead:
+    def _reader(self) -> ReadAhead:
         met, self._met = self._met, None
-        return ReadAhead(self._store, self._env, met, hurried=hurried)
+        return ReadAhead(self._store, self._env, met)
 
     def _opening(self) -> bytes:
         return encode(self.state.carried(self.next_slot), self.epoch, self.next_slot, "")
@@ -366,7 +355,7 @@ class CommitLog:
         for commit in commits:
             if commit.restores:
                 self.restore = commit
-            if self.state.settings.group_commit or self.known is not None:
+            if self.known is not None:
                 self.recent.add(commit)
             else:
                 self.recent.begin_at(commit.slot + 1)
@@ -400,17 +389,6 @@ class CommitLog:
             found = commits_since(self._store, slot)
             follower.complete = found is not None
             follower.commits.extend(c for c in found or () if c.slot < self.next_slot)
-            self._followers.append(follower)
-            return follower
-
-    def follow_from(self, slot: int) -> Follower:
-        """Do the same as `follow_since`, without a request if this handle remembers the commits since that slot."""
-        with self._mutex:
-            known = self.recent.since(slot)
-            if known is None:
-                return self.follow_since(slot)
-            follower = Follower()
-            follower.commits.extend(known)
             self._followers.append(follower)
             return follower
 
@@ -698,11 +676,6 @@ class CommitLog:
             deque(self._timeline.publish_at_once(commits), maxlen=0)
         else:
             self._timeline.publish_all(commits, unseen=unseen)
-
-    def publish_behind(self, members: Sequence[Commit]) -> None:
-        """Publish all but the first commit of one entry, after its writer has published that. Holds no mutex."""
-        for each in members[1:]:
-            self._timeline.publish(each, unseen=each.side is None)
 
     def can_publish(self, commit: Commit) -> bool:
         """Return whether a commit that another writer prepared can be encoded for the timeline."""

@@ -26,15 +26,12 @@ class ReadAhead:
 
     Args:
         met: path and bytes of an entry already read: the one that took the slot we tried.
-        hurried: the reader is blocked on this. Otherwise request no slot that may be free.
     """
 
-    def __init__(
-        self, store: Store, env: Environment, met: tuple[str, bytes] | None = None, *, hurried: bool = True
-    ) -> None:
+    def __init__(self, store: Store, env: Environment, met: tuple[str, bytes] | None = None) -> None:
         far = is_far(store.url)
         self._store, self._env = store, env
-        self._most = AT_ONCE if far and hurried else 1  # on a local disk the log is read one by one
+        self._most = AT_ONCE if far else 1  # on a local disk the log is read one by one
         self._met = met if far else None
         self._window = 1
         self._coming: deque[tuple[str, Task[bytes | None]]] = deque()

@@ -64,7 +64,6 @@ from ..log import (
     metadata_of,
     refuse_obstacle,
 )
-from .in_line import InLine
 from .memory import Contention, Reservations
 from .outcome import forgotten, listed_beside
 from .partners import Partners
@@ -101,7 +100,6 @@ class Session:
         markers: the server that takes its markers; None: they are put directly.
         coordinator: begins and commits for it; None: it does all by itself. So it does until ``alone_until`` (monotonic).
         far: True if a request to its store takes long.
-        in_line: its threads that wait for the lock, and their requests to its holder.
         partners: the sessions of tables that take part in transactions with this one.
         records: by T, the state of its open transactions, known without a request to a far store.
         first_sweep: called once, when the session first looks after others.
@@ -163,7 +161,6 @@ class Session:
                 store, env, interval_s=lambda: self.settings.heartbeat_interval_s, after=self._after_beats
             )
             self.reservations = Reservations(env, self.log)
-            self.in_line = InLine()
             self.views = ViewCache(self.log, self._cold_view, lambda: self._followed(self._newest), self.files_of)
 
     @property
@@ -186,12 +183,10 @@ class Session:
             self.require_log()
         return self._lock
 
-    def lease(
-        self, why: str, *, max_hold_s: float | None = None, waiting: Callable[[], bool] | None = None
-    ) -> TableLease:
+    def lease(self, why: str, *, max_hold_s: float | None = None) -> TableLease:
         """Take the table's lock, waiting for it; see `TableLock.lease`. Raises `LockTimeoutError` naming the holder."""
         with step("lock"):
-            return self.lock.lease(why, max_hold_s=max_hold_s, waiting=waiting)
+            return self.lock.lease(why, max_hold_s=max_hold_s)
 
     def publish_last(self) -> None:
         """Publish the newest commit; takes the table's lock for it if JVM writers share the lock.

@@ -16,7 +16,7 @@ A writer waits for Y while holding X only after reading that X is in force, so n
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -27,16 +27,13 @@ from ...ahead import Task
 from ...arguments import text
 from ...environment import SYSTEM, Environment
 from ...errors import ConfigError, InputError, LakeLatchError, LockError, LockLostError, TokenRegressedError
-from ...locks import Lease, LeasedLocks, LockProvider, check_url, open_provider, shown
-from ...storage import Store, is_far
+from ...locks import Lease, LockProvider, check_url, open_provider, shown
+from ...storage import Store
 from ..entries import NO_LOCK, OWN_LOCK, LogEntry, Setting, Settings, lock_options
 from ..log import CommitLog, LogState
 from .no_lock import NoLease
 
 OWN_LOCK_FOLDER = ".hoodie/.lakelatch/locks"
-# Seconds between checks of a waiting writer for its commit by another. On a local disk the lock's queue wakes it as
-# well, because writers ahead leave the queue when they have committed; on a far store each check is a request.
-_LOOK_S, _LOOK_FAR_S = 0.25, 0.15
 _KEPT_S = 1.0  # how long one handle may go on with a lease that it keeps; then the others come
 _BACKWARDS_MAX = 3  # how often tokens may go back while one lease is taken; more, and the provider breaks its promise
 
@@ -191,13 +188,9 @@ class TableLock:
         why: str,
         *,
         max_hold_s: float | None = None,
-        waiting: Callable[[], bool] | None = None,
         wait_s: float | None = None,
     ) -> TableLease:
         """Take the lock in force, waiting for it, for ``wait_s`` at most; by default as long as the settings say.
-
-        ``waiting`` is called once the lock is busy, and now and then from then on; if it returns True, the wait ends
-        like a time-out.
 
         Raises:
             LockTimeoutError: it was busy for the whole wait; names the holder.
@@ -215,9 +208,7 @@ class TableLock:
             if max_hold_s is None and (kept := self._take_kept(state)):
                 return kept
             try:
-                lease = self._acquire(
-                    settings, why, give_up=give_up, token_above=token_above, max_hold_s=max_hold_s, waiting=waiting
-                )
+                lease = self._acquire(settings, why, give_up=give_up, token_above=token_above, max_hold_s=max_hold_s)
                 if lease.token > token_above or settings.lock == NO_LOCK:
                     return TableLease(lease, settings, self._store.url, self)
                 lease.release()
@@ -290,16 +281,11 @@ class TableLock:
         give_up: float,
         token_above: int = 0,
         max_hold_s: float | None = None,
-        waiting: Callable[[], bool] | None = None,
     ) -> Lease:
         own_lease = "lease" in lock_options(settings.lock)
         with self._using(settings.lock) as found:
             if found is None:
                 return NoLease()
-            # A third-party provider need not support these arguments.
-            asks: dict[str, Any] = {}
-            if waiting is not None and isinstance(found[0], LeasedLocks):
-                asks = {"given_up": waiting, "look_s": _LOOK_FAR_S if is_far(self._store.url) else _LOOK_S}
             return found[0].acquire(
                 found[1],
                 wait_s=max(give_up - self._env.monotonic(), 0.0),
@@ -307,7 +293,6 @@ class TableLock:
                 token_above=token_above,
                 reason=f"{self._writer}: {why}",
                 max_hold_s=max_hold_s,
-                **asks,
             )
 
     def _begin_generation(self, seen: Settings, give_up: float) -> None:

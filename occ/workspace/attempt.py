@@ -135,7 +135,7 @@ class Attempt:
             follower = wanted.ask() or follower
             while wanted.found is None and (entry := wanted.append(follower, operation)) is None:
                 if wanted.found is not None:
-                    follower = session.log.follow_from(wanted.found.slot + 1)
+                    follower = session.log.follow_since(wanted.found.slot + 1)
                     break
                 assert wanted.before is not None
                 wanted.release()  # nobody waits while holding the lock
@@ -149,7 +149,6 @@ class Attempt:
             raise
         begun = wanted.found if entry is None else entry.members[0] if isinstance(entry, GroupBegin) else entry
         assert isinstance(begun, Begin)
-        wanted.over()
         made = cls(
             session,
             operation,

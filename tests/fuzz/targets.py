@@ -63,7 +63,7 @@ from lakelatch.occ.entries.entries import (
 )
 from lakelatch.occ.entries.key_ranges import decode_ranges, encode_ranges
 from lakelatch.occ.entries.losses import Changed, Loss
-from lakelatch.occ.entries.requests import Request
+from lakelatch.occ.entries.requests import BeginRequest, Request
 from lakelatch.occ.entries.service_content import groups_of, held, paths_of
 from lakelatch.occ.entries.settings import Settings
 from lakelatch.occ.entries.write_sets import write_set_of
@@ -248,9 +248,7 @@ def _ranges(text: bytes) -> None:
         assert decode_ranges("p=a", encode_ranges("p=a", short)) == short
 
 
-_REQUEST = Request(
-    replace(_LANDED, undone=(), completion=""), 0, 3, 3, _LOSS.reads, "serializable", COMMIT.schema, None
-)
+_REQUEST = Request(replace(_LANDED, undone=(), completion=""), 3, 3, _LOSS.reads, "serializable", COMMIT.schema, None)
 
 
 def _request(text: bytes) -> None:
@@ -259,8 +257,18 @@ def _request(text: bytes) -> None:
     if found is not None:
         encode(GroupCommit((found.commit, found.commit), 4), 1, 4, "x")
         writes = write_set_of(NOTHING, found.commit, found.commit.metadata or {})
-        _ = (writes.groups, found.path, found.reads.scans)
+        _ = (writes.groups, found.reads.scans)
         assert Request.from_bytes(found.to_bytes()) == replace(found, size=len(found.to_bytes()))
+
+
+_BEGIN_REQUEST = BeginRequest(7, 4, replace(_BEGIN, plan=None, planned_at=-1, asked="0" * 32))
+
+
+def _begin_request(body: bytes) -> None:
+    found = BeginRequest.from_bytes(body)
+    if found is not None:
+        encode(GroupBegin((found.begin,), 4), 1, 4, "x")
+        assert BeginRequest.from_bytes(found.to_bytes()) == found
 
 
 def _why(loss: Loss) -> None:
@@ -490,6 +498,7 @@ TARGETS: dict[str, Target] = {
     "log entries, torn": Target(mangled([json.dumps(each).encode() for each in _ENTRIES]), _entry),
     "requests": Target(mangled_json([json.loads(_REQUEST.to_bytes().partition(b"\n")[2])]), _request),
     "requests, torn": Target(mangled([_REQUEST.to_bytes()]), Request.from_bytes),
+    "requests to begin": Target(mangled_json([json.loads(_BEGIN_REQUEST.to_bytes())]), _begin_request),
     "key ranges": Target(mangled_json([json.loads(_RANGES.partition(b"\n")[2])]), _ranges),
     "key ranges, torn": Target(mangled([_RANGES]), lambda body: decode_ranges("p=a", body)),
     "plans": Target(mangled_json([SLICES]), _held),

@@ -1,8 +1,8 @@
-"""Transactions that begin together: anyone who appends a begin entry begins those who have asked for it as well.
+"""Transactions that begin together: a coordinator begins those that have asked for it by one entry.
 
-Who has lost a slot puts a *request* whose name says all of its begin entry. A leader names some of the requests behind its own
-begin. There is no lock here: everybody leads. Requests are never taken back and a leader may overlook any, so one that is lost,
-late, doubled or stale needs no step of its own. A process that is never scheduled again is a dead one.
+A writer has sent a *request*, and begins by itself whenever it likes. A coordinator names some of the requests in its entry; two
+may be at work. Requests are never taken back and a coordinator may overlook any, so one that is lost, late, doubled or stale
+needs no step of its own. A process that is never scheduled again is a dead one.
 
 The log is one list, and an epoch that closes and the next one that opens are one entry of it, which carries who is open. T is
 the slot and the place in the entry. All commits overlap with each other. A put may land without an answer, or late.
@@ -29,7 +29,7 @@ class Request(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """Of the log. ``members`` of a begin entry are requests, its leader's first; of an epoch they are who is open in it."""
+    """Of the log. ``members`` of a begin entry are requests; of an epoch they are who is open in it."""
 
     kind: str
     members: tuple[Request, ...] = ()
@@ -58,10 +58,12 @@ class State(NamedTuple):
     askers: tuple[Asker, ...]
     log: tuple[Entry, ...] = ()
     requests: frozenset[Request] = frozenset()
+    decided: tuple[tuple[int, Entry], ...] = ()
+    """What coordinators are about to append, and the slot up to which each has read. Also one that dies then."""
     flying: tuple[tuple[int, Entry], ...] = ()
     """Puts without an answer that may still land."""
     told: frozenset[tuple[int, int]] = frozenset()
-    """(asker, T) as a leader has promised it. Nobody heeds that, while `told_by_log` holds."""
+    """(asker, T) as a coordinator has promised it. Nobody heeds that, while `told_by_log` holds."""
     unknown: int = 0
     epochs: int = 0
     settings: int = 0
@@ -74,7 +76,7 @@ class Rules:
     """What keeps begins that land together as safe as single ones."""
 
     remembers: bool = True
-    """A leader takes nobody who has begun in this epoch already."""
+    """A coordinator takes nobody who has begun in this epoch already."""
     names_epoch: bool = True
     """Nor a request that names another epoch: of what has ended before this one nothing is remembered."""
     carried: bool = True
@@ -84,9 +86,9 @@ class Rules:
     looks_in_vain: bool = True
     """An asker appends its own begin, or asks in the next epoch, only after it has read that it has not begun."""
     read_to_head: bool = True
-    """An entry is appended at the slot up to which its leader has read; slot taken: all is decided again."""
+    """An entry is appended at the slot up to which its writer has read; slot taken: all is decided again."""
     told_by_log: bool = True
-    """An asker learns that it has begun from the log, never from a leader."""
+    """An asker learns that it has begun from the log, never before the entry is there."""
     base_of_entry: bool = True
     """Its snapshot is the state at the entry that begins it, not at the slot where it reads of that."""
     same_settings: bool = True
@@ -96,7 +98,7 @@ class Rules:
     ends_by_abort: bool = True
     """An asker that gives up begins by itself, unless it has begun, and appends its abort entry."""
     absence_is_no_answer: bool = True
-    """A leader in doubt repeats its entry, until it knows what stands in the slot."""
+    """A writer in doubt repeats its entry, until it knows what stands in the slot."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,7 @@ class Bounds:
     suspects: int = 0
     """Open transactions that a cleaner takes for dead."""
     gives_up: bool = True
+    coordinators: int = 1
 
 
 class Begins(Bounded):
@@ -121,11 +124,12 @@ class Begins(Bounded):
     def start(self) -> State:
         b = self.bounds
         reserver = "idle" if b.reserver else "done"
-        return State((Asker(),) * b.askers, (Entry("epoch"),), frozenset(), (), frozenset(), b.unknown, b.epochs,
+        return State((Asker(),) * b.askers, (Entry("epoch"),), frozenset(), (), (), frozenset(), b.unknown, b.epochs,
                      b.settings, reserver, b.suspects)  # fmt: skip
 
     def steps(self, s: State) -> Iterator[tuple[str, State]]:
         yield from self.each_moves(s, self._asker)
+        yield from self._coordinators(s)
         yield from self.late_puts(s, _told)
         if s.epochs:
             carried = tuple(each for _, each in _open(s.log).values()) if self.rules.carried else ()
@@ -148,7 +152,7 @@ class Begins(Bounded):
             case "ask":
                 asked = Request(i, _epoch(s.log), _settled(s.log))
                 wait = p._replace(at="wait", asked=asked.epoch)
-                yield "puts its request", self.moved(s, i, wait, requests=s.requests | {asked})
+                yield "sends its request", self.moved(s, i, wait, requests=s.requests | {asked})
             case "wait":
                 yield from self._wait(s, i, p)
             case "put" | "doubt":
@@ -172,20 +176,29 @@ class Begins(Bounded):
             yield "is cancelled", self.moved(s, i, left)
         if _epoch(s.log) != p.asked:
             yield "asks in the next epoch", self.moved(s, i, p._replace(at="ask"))
-        for entry in self._entries(s, i, p):
-            told = frozenset() if self.rules.told_by_log else s.told | _promised(entry, len(s.log))
-            lead = p._replace(at="put", view=len(s.log), entry=entry)
-            yield f"decides on {_told(entry)}", self.moved(s, i, lead, told=told)
-
-    def _entries(self, s: State, i: int, p: Asker) -> Iterator[Entry]:
-        """Its own begin, and any of those who ask."""
         own = Request(i if self.rules.own_begin_named else i + 100, _epoch(s.log), _settled(s.log))
+        lead = p._replace(at="put", view=len(s.log), entry=Entry("begin", (own,)))
+        yield "decides on its own begin", self.moved(s, i, lead)
+
+    # --- coordinators ----------------------------------------------------------------------------------------
+
+    def _coordinators(self, s: State) -> Iterator[tuple[str, State]]:
+        """One reads to the head of the log and decides, and appends that at any later time, or never."""
         known = _begun_in_epoch(s.log)
-        asking = [r for r in sorted(s.requests) if r.who != i and self._takes(s.log, r, known)]
-        for size in range(len(asking) + 1):
+        asking = [r for r in sorted(s.requests) if self._takes(s.log, r, known)]
+        for size in range(1, len(asking) + 1 if len(s.decided) < self.bounds.coordinators else 1):
             for chosen in combinations(asking, size):
-                if not chosen or (not p.leaves and len({r.who for r in chosen}) == size):
-                    yield Entry("begin", (own, *chosen))
+                if len({r.who for r in chosen}) == size:
+                    entry = Entry("begin", chosen)
+                    told = frozenset() if self.rules.told_by_log else s.told | _promised(entry, len(s.log))
+                    decided = tuple(sorted((*s.decided, (len(s.log), entry))))
+                    yield f"a coordinator decides on {_told(entry)}", s._replace(decided=decided, told=told)
+        for n, (view, entry) in enumerate(s.decided):
+            left = (*s.decided[:n], *s.decided[n + 1 :])
+            if len(s.log) > view and self.rules.read_to_head:
+                yield "a coordinator finds its slot taken", s._replace(decided=left)
+            else:
+                yield f"a coordinator puts {_told(entry)}", s._replace(decided=left, log=(*s.log, entry))
 
     def _takes(self, seen: tuple[Entry, ...], request: Request, known: frozenset[int]) -> bool:
         return (
@@ -259,7 +272,7 @@ class Begins(Bounded):
                 if any(m.settled != settled for m in e.members):
                     return "it has begun under settings that it does not know"
                 if reserved and len(e.members) > 1:
-                    return "a leader has begun others while somebody had reserved the place"
+                    return "others have begun by one entry while somebody had reserved the place"
             elif e.kind == "commit":
                 if e.t not in begun:
                     return "committed what never began"
@@ -301,7 +314,7 @@ def _reserved(log: tuple[Entry, ...]) -> bool:
 
 
 def _promised(entry: Entry, slot: int) -> frozenset[tuple[int, int]]:
-    return frozenset((each.who, 4 * slot + place) for place, each in enumerate(entry.members) if place)
+    return frozenset((each.who, 4 * slot + place) for place, each in enumerate(entry.members))
 
 
 def _told(entry: Entry) -> str:

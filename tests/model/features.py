@@ -1,4 +1,4 @@
-"""What has its own model beside the commit protocol: rebase, reservations, lock change, neighbours, commits and begins together,
+"""What has its own model beside the commit protocol: rebase, reservations, lock change, neighbours, coordinators,
 several tables.
 
 Each takes the log for one list whose entries are decided at their slots. That it is, whatever is lost, late, repeated or
@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
-from . import begins, group_commit, lock_change, neighbours, rebase, reservation, several_tables
+from . import begins, coordinator, lock_change, neighbours, rebase, reservation, several_tables
 from .explore import Result, explore
 
 
@@ -66,7 +66,7 @@ def overlapping(*pairs: tuple[int, int]) -> frozenset[tuple[int, int]]:
 
 _Rebase, _Reserve, _Lock, _Beside = rebase.Bounds, reservation.Bounds, lock_change.Bounds, neighbours.Bounds
 _Begins, _Several = begins.Bounds, several_tables.Bounds
-_Group, _NONE, _TWO = group_commit.Bounds, overlapping(), frozenset((0, 1))
+_Led, _NONE, _TWO = coordinator.Bounds, overlapping(), frozenset((0, 1))
 
 FEATURES: dict[str, Feature] = {
     "rebase": Feature(
@@ -156,34 +156,34 @@ FEATURES: dict[str, Feature] = {
             "two foreign writers, a pause": _Beside(foreign=2, endings=1, pauses=1),
         },
     ),
-    "group commit": Feature(
-        group_commit.GroupCommit,
-        group_commit.Rules,
+    "coordinator": Feature(
+        coordinator.Coordinated,
+        coordinator.Rules,
         {
-            "three leaders": _Group(),
-            "three leaders in a chain of overlaps, a lost reply": _Group(
-                conflicts=overlapping((0, 1), (1, 2)), unknown=1
+            "two writers": _Led(),
+            "two writers, a lost reply": _Led(unknown=1),
+            "two that do not overlap, two coordinators": _Led(conflicts=_NONE, coordinators=2),
+            "two that merge again, a cleaner": _Led(rounds=2, cleaner=True),
+            "two that try twice": _Led(attempts=2, gives_up=False),
+            "one batch of two, a lost reply": _Led(conflicts=_NONE, same_batch=_TWO, unknown=1),
+            "three writers": _Led(writers=3, gives_up=False),
+            "three, none overlaps": _Led(writers=3, conflicts=_NONE, gives_up=False),
+            "three that merge again, one overlaps with both": _Led(
+                writers=3, conflicts=overlapping((0, 1), (0, 2)), rounds=2, gives_up=False
             ),
-            "three leaders, none overlaps": _Group(conflicts=_NONE),
-            "three leaders, a cleaner": _Group(cleaner=True, gives_up=False),
-            "two that try twice, a lost reply": _Group(writers=2, attempts=2, unknown=1),
-            "two that merge again, a cleaner, a lost reply": _Group(writers=2, rounds=2, cleaner=True, unknown=1),
-            "three that merge again": _Group(rounds=2),
-            "three that merge again, one overlaps with both": _Group(conflicts=overlapping((0, 1), (0, 2)), rounds=2),
-            "one batch of two, a third writer, a lost reply": _Group(conflicts=_NONE, same_batch=_TWO, unknown=1),
-            "two writers, a coordinator, a lost reply": _Group(writers=2, coordinators=1, unknown=1),
-            "two that do not overlap, two coordinators": _Group(writers=2, conflicts=_NONE, coordinators=2),
-            "two that merge again, a coordinator, a cleaner": _Group(writers=2, rounds=2, coordinators=1, cleaner=True),
         },
         {
-            "each overlaps with the next in one direction, a cleaner, a lost reply": _Group(
-                conflicts=frozenset(((0, 1), (1, 2))), cleaner=True, unknown=1
+            "each overlaps with the next in one direction, a lost reply": _Led(
+                writers=3, conflicts=frozenset(((0, 1), (1, 2))), unknown=1
             ),
-            "three that merge again, a cleaner, a lost reply": _Group(rounds=2, cleaner=True, unknown=1),
-            "three writers, two coordinators, a lost reply": _Group(coordinators=2, unknown=1),
-            "three that try twice, a cleaner": _Group(attempts=2, cleaner=True, gives_up=False),
-            "one batch of two that try twice, a cleaner, a lost reply": _Group(
-                writers=2, conflicts=_NONE, same_batch=_TWO, attempts=2, cleaner=True, unknown=1
+            "three in a chain of overlaps, a cleaner": _Led(
+                writers=3, conflicts=overlapping((0, 1), (1, 2)), cleaner=True
+            ),
+            "two writers, two coordinators, a lost reply": _Led(coordinators=2, unknown=1),
+            "two that try twice, a lost reply": _Led(attempts=2, unknown=1),
+            "two that merge again, two coordinators, a cleaner": _Led(rounds=2, coordinators=2, cleaner=True),
+            "one batch of two that try twice, a cleaner": _Led(
+                conflicts=_NONE, same_batch=_TWO, attempts=2, cleaner=True
             ),
         },
     ),
@@ -191,15 +191,19 @@ FEATURES: dict[str, Feature] = {
         begins.Begins,
         begins.Rules,
         {
+            "two, two coordinators": _Begins(coordinators=2),
+            "two, an epoch ends": _Begins(epochs=1),
+            "two, a lost reply": _Begins(unknown=1),
+            "two, the settings change": _Begins(settings=1),
+            "two, somebody reserves": _Begins(reserver=True),
+            "two, one is taken for dead": _Begins(suspects=1),
+            "three that do not give up": _Begins(askers=3, gives_up=False),
+        },
+        {
             "two, two epochs end": _Begins(epochs=2),
             "two, an epoch ends, a lost reply": _Begins(epochs=1, unknown=1),
             "two, the settings change, somebody reserves": _Begins(settings=1, reserver=True),
             "two, each is taken for dead, a lost reply": _Begins(suspects=2, unknown=1),
-            "three that do not give up": _Begins(askers=3, gives_up=False),
-        },
-        {
-            "three": _Begins(askers=3),
-            "two, two epochs end, a lost reply": _Begins(epochs=2, unknown=1),
             "three that do not give up, an epoch ends": _Begins(askers=3, epochs=1, gives_up=False),
         },
     ),
@@ -233,12 +237,9 @@ _NEVER = "from here on never again"
 _OVERLAP, _GONE = "two overlapping transactions both committed", "files of a published commit are deleted"
 _TOLD, _MISSING_FILES = "told that nothing landed, and its commit landed", "files of a commit are not there"
 _AGAIN, _TOLD_LANDED = "a numbered batch has landed twice", "was told that it landed, and it did not"
-_GROUPS = FEATURES["group commit"].sound
+_COORDINATOR = FEATURES["coordinator"].sound
 _BEGUN_TWICE, _STILL_OPEN = "begun twice", "told that it is over, and its transaction is open"
-_EPOCHS, _RESERVED = (
-    FEATURES["begins together"].sound[name]
-    for name in ("two, two epochs end", "two, the settings change, somebody reserves")
-)
+_BEGUN = FEATURES["begins together"].sound
 _SEVERAL = FEATURES["several tables"].sound
 _HALF, _BEHIND = "landed in one table and not in another", "went behind one that was prepared"
 _XYX = (lock_change.Y, lock_change.X)
@@ -294,45 +295,62 @@ MISSING: tuple[Missing, ...] = (
     Missing("neighbours", "rolled_back_under_lock", "3", _DEATH, _BOTH, besides={"silence_stops": False}),
     Missing("neighbours", "imported_before_rollback", "3", _DEATH, _BOTH),
     Missing("neighbours", "skips_noticed", "3", _PAUSE, "a skipped commit went unnoticed"),
-    Missing("group commit", "fellows_count", "", _Group(), _OVERLAP),
+    Missing("coordinator", "fellows_count", "", _Led(), _OVERLAP),
+    Missing("coordinator", "batches_of_fellows", "", _COORDINATOR["one batch of two, a lost reply"], _AGAIN),
+    Missing("coordinator", "own_base", "", _COORDINATOR["three that merge again, one overlaps with both"], _OVERLAP),
+    Missing("coordinator", "own_measure", "", _COORDINATOR["three writers"], _OVERLAP),
+    Missing("coordinator", "request_as_it_is", "", _COORDINATOR["two that merge again, a cleaner"], _MISSING_FILES),
+    Missing("coordinator", "read_to_head", "", _Led(), "committed twice"),
+    Missing("coordinator", "open_only", "", _Led(), "both committed and ended"),
+    Missing("coordinator", "outcome_of_own", "", _Led(), "committed twice"),
+    Missing("coordinator", "ends_by_abort", "", _Led(), _TOLD),
+    Missing("coordinator", "absence_is_no_answer", "", _COORDINATOR["two writers, a lost reply"], _TOLD),
+    Missing("coordinator", "whole_before_request", "", _Led(), _MISSING_FILES),
     Missing(
-        "group commit", "batches_of_fellows", "", _GROUPS["one batch of two, a third writer, a lost reply"], _AGAIN
+        "coordinator",
+        "rollback_before_deletion",
+        "",
+        _COORDINATOR["two that merge again, a cleaner"],
+        _MISSING_FILES,
     ),
-    Missing("group commit", "own_base", "", _GROUPS["three that merge again, one overlaps with both"], _OVERLAP),
-    Missing("group commit", "own_measure", "", _Group(), _OVERLAP),
-    Missing("group commit", "request_as_it_is", "", _Group(rounds=2), _MISSING_FILES),
-    Missing("group commit", "read_to_head", "", _Group(), _OVERLAP),
-    Missing("group commit", "open_only", "", _Group(), "both committed and ended"),
-    Missing("group commit", "outcome_of_own", "", _Group(), "committed twice"),
-    Missing("group commit", "told_by_log", "", _Group(), _TOLD),
-    Missing("group commit", "ends_by_abort", "", _Group(conflicts=_NONE), _TOLD),
-    Missing("group commit", "absence_is_no_answer", "", _GROUPS["two that try twice, a lost reply"], _TOLD),
-    Missing("group commit", "whole_before_request", "", _Group(conflicts=_NONE), _MISSING_FILES),
-    Missing("group commit", "rollback_before_deletion", "", _GROUPS["three leaders, a cleaner"], _MISSING_FILES),
-    Missing("group commit", "published_in_order", "", _Group(conflicts=_NONE), "published before an earlier one"),
+    Missing("coordinator", "published_in_order", "", _Led(conflicts=_NONE), "published before an earlier one"),
+    Missing("coordinator", "answered_behind_entry", "", _COORDINATOR["two writers, a lost reply"], _TOLD_LANDED),
+    Missing("coordinator", "answered_when_published", "", _COORDINATOR["two writers, a lost reply"], _TOLD_LANDED),
     Missing(
-        "group commit", "answered_behind_entry", "", _GROUPS["two writers, a coordinator, a lost reply"], _TOLD_LANDED
+        "coordinator",
+        "last_member_looked_at",
+        "",
+        _COORDINATOR["three, none overlaps"],
+        "published before an earlier one",
     ),
-    Missing(
-        "group commit", "answered_when_published", "", _GROUPS["two writers, a coordinator, a lost reply"], _TOLD_LANDED
-    ),
-    Missing("group commit", "last_member_looked_at", "", _Group(conflicts=_NONE), "published before an earlier one"),
     Missing("begins together", "remembers", "", _Begins(), _BEGUN_TWICE),
-    Missing("begins together", "names_epoch", "", _EPOCHS, _STILL_OPEN),
-    Missing("begins together", "carried", "", _EPOCHS, _BEGUN_TWICE),
+    Missing("begins together", "names_epoch", "", _BEGUN["two, an epoch ends"], _STILL_OPEN),
+    Missing("begins together", "carried", "", _BEGUN["two, an epoch ends"], _BEGUN_TWICE),
     Missing("begins together", "own_begin_named", "", _Begins(), _BEGUN_TWICE),
     Missing("begins together", "looks_in_vain", "", _Begins(), _BEGUN_TWICE),
     Missing("begins together", "read_to_head", "", _Begins(), _BEGUN_TWICE),
     Missing("begins together", "told_by_log", "", _Begins(), "committed what never began"),
     Missing("begins together", "base_of_entry", "", _Begins(), _OVERLAP),
-    Missing("begins together", "same_settings", "", _RESERVED, "under settings that it does not know"),
-    Missing("begins together", "none_while_reserved", "", _RESERVED, "while somebody had reserved the place"),
+    Missing(
+        "begins together",
+        "same_settings",
+        "",
+        _BEGUN["two, the settings change"],
+        "under settings that it does not know",
+    ),
+    Missing(
+        "begins together",
+        "none_while_reserved",
+        "",
+        _BEGUN["two, somebody reserves"],
+        "while somebody had reserved the place",
+    ),
     Missing("begins together", "ends_by_abort", "", _Begins(), _STILL_OPEN),
     Missing(
         "begins together",
         "absence_is_no_answer",
         "",
-        FEATURES["begins together"].sound["two, an epoch ends, a lost reply"],
+        _BEGUN["two, a lost reply"],
         _STILL_OPEN,
     ),
     Missing("several tables", "prepared_first", "", _SEVERAL["one, a writer of its first table"], _OVERLAP),
@@ -348,9 +366,9 @@ MISSING: tuple[Missing, ...] = (
     Missing("several tables", "nothing_undecided", "", _SEVERAL["one, a reader"], "sees half of a commit"),
 )
 
-# Rules whose absence is no fault: one is for progress, and that is asked the other way round; the second says that
-# safety does not hang on anybody's heeding a reservation, the third that it does not hang on who else is in the entry.
-HARMLESS = {"from_merge", "heeded_at_commit", "repeats_its_entry"}
+# Rules whose absence is no fault: one is for progress, and that is asked the other way round; the other says that
+# safety does not hang on anybody's heeding a reservation.
+HARMLESS = {"from_merge", "heeded_at_commit"}
 
 
 def sound_searches() -> Iterator[tuple[str, str]]:

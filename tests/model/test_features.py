@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 from ..thorough import some
-from . import begins, group_commit, rebase, reservation
+from . import begins, coordinator, rebase, reservation
 from .explore import explore
 from .features import FEATURES, HARMLESS, MISSING, Missing, search, sound_searches
 
@@ -46,19 +46,12 @@ def test_safety_does_not_hang_on_reservations() -> None:
     assert not result.fault, str(result)
 
 
-def test_a_leader_in_doubt_may_choose_other_members() -> None:
-    bounds = FEATURES["group commit"].sound["three leaders in a chain of overlaps, a lost reply"]
-    result = search("group commit", bounds, repeats_its_entry=False)
-    assert not result.fault, str(result)
-    assert result.states > search("group commit", bounds).states, "nobody chose others"
-
-
-class _Seek(group_commit.GroupCommit):
+class _Seek(coordinator.Coordinated):
     """Takes it for a fault that an entry with so many members lands, and everybody hears of it."""
 
     size = 0
 
-    def judge(self, s: group_commit.State) -> str:
+    def judge(self, s: coordinator.State) -> str:
         sizes = [len(e.members) for e in s.log if e.kind == "commit"]
         done = s.acknowledged.bit_count() == self.bounds.writers and self.size in sizes
         return super().judge(s) or ("all landed" if done else "")
@@ -76,13 +69,13 @@ class _SeekBegins(begins.Begins):
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_as_many_as_ask_begin_together(size: int) -> None:
-    model = _SeekBegins(begins.Rules(), begins.Bounds(askers=3))
+    model = _SeekBegins(begins.Rules(), begins.Bounds(askers=3, gives_up=False))
     model.size = size
     assert explore(model).fault == "all have ended"
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_groups_of_every_size_land(size: int) -> None:
-    model = _Seek(group_commit.Rules(), group_commit.Bounds(conflicts=frozenset()))
+    model = _Seek(coordinator.Rules(), coordinator.Bounds(writers=3, conflicts=frozenset(), gives_up=False))
     model.size = size
     assert explore(model).fault == "all landed"

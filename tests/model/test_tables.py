@@ -17,7 +17,7 @@ STEPS = {
     "reservations": ("reservation",),
     "lock change": ("lock_change",),
     "neighbours": ("neighbours",),
-    "group commit": ("group_commit",),
+    "coordinator": ("coordinator",),
     "begins together": ("begins",),
     "several tables": ("several_tables",),
 }

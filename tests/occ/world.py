@@ -17,7 +17,6 @@ from lakelatch.hudi.timeline.avro_container import encode_container
 from lakelatch.hudi.timeline.avro_schemas import schema_of
 from lakelatch.hudi.timeline.instant import COMMIT_ACTIONS, file_name
 from lakelatch.occ.entries.entries import Begin, Commit, End
-from lakelatch.occ.entries.requests import REQUESTS
 from lakelatch.occ.entries.service_content import paths_of
 from lakelatch.occ.entries.side_objects import SIDES
 from lakelatch.occ.liveness.heartbeat import HEARTBEATS
@@ -291,8 +290,6 @@ def check_clean(table: Table, foreign: Collection[str] = ()) -> None:
     assert {e.name for e in store.list(HEARTBEATS)} <= alive, "heartbeats of transactions that are over"
     sides = {e.name.partition("-")[0] for e in store.list(SIDES)}
     assert sides <= alive | {c.instant for c in commits(table)}, "side objects of transactions that are over"
-    asked = {e.name.partition("-")[0] for e in store.list(REQUESTS)}
-    assert asked <= alive, "requests of transactions that are over"
     undone = {name for c in commits(table) for name in c.undone}
     landed = {c.instant for c in commits(table) if c.shown not in undone}
     ours = [

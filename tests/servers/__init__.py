@@ -59,11 +59,16 @@ class Bucket:
         return open_store(f"{self.url}/{folder}", **(self.options | {"endpoint": endpoint} | options))
 
 
-def require(program: str) -> str:
-    """The path of the program, or the end of this test with the reason."""
-    found = shutil.which(
+def find(program: str) -> str | None:
+    """The path of the program; None where it is not installed."""
+    return shutil.which(
         program, path=os.pathsep.join([f"{TOOLS}/bin", f"{TOOLS}/node_modules/.bin", os.environ["PATH"]])
     )
+
+
+def require(program: str) -> str:
+    """The path of the program, or the end of this test with the reason."""
+    found = find(program)
     if found is None:
         missing(f"{program} is not installed; scripts/ensure_tools.sh all installs it")
     return found

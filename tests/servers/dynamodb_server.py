@@ -15,6 +15,7 @@ import boto3
 from . import TOOLS, free_port, missing, require, running, send_signal
 
 REGION = "eu-west-1"
+LOOPBACK = TOOLS / "dynamodb/LoopbackDynamo/classes/LoopbackDynamo.class"  # Amazon's emulator
 # The emulators take any credentials and keep a database for each. The third spares botocore a look for a cloud host.
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "latch",

@@ -11,10 +11,16 @@ from contextlib import contextmanager
 import boto3
 from moto.server import ThreadedMotoServer
 
+from ..thorough import THOROUGH
 from . import BUCKET, KEY, Bucket, free_port
 from .dynamodb_server import DynamoAt
 
 ONE_THREAD = "moto's conditional writes are atomic for one thread only"
+
+
+def stands_in(*, real: bool) -> bool:
+    """Whether moto passes a contract that the real server, where there is one, passes in the same run."""
+    return THOROUGH or not real
 
 
 @contextmanager

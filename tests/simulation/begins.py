@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from lakelatch.occ.entries.begin_requests import BEGINS, BeginRequest
+from lakelatch.occ.entries import BeginRequest
 from lakelatch.occ.entries.entries import Begin, Commit, End, GroupBegin, LogEntry, Open, Setting, decode
 from lakelatch.occ.log.epochs import LOG
 
@@ -21,11 +21,7 @@ class Asked:
 
     def made(self, path: str, objects: Objects) -> None:
         """An object has appeared."""
-        if path.startswith(BEGINS):
-            request = BeginRequest.of(path.removeprefix(f"{BEGINS}/"))
-            assert request is not None, f"nobody understands {path}"
-            self.requests.add(request)
-        elif path.startswith(LOG) and b'"kind":"begins"' in objects.stored[path].body:
+        if path.startswith(LOG) and b'"kind":"begins"' in objects.stored[path].body:
             entry = decode(objects.stored[path].body, path)
             assert isinstance(entry, GroupBegin)
             self.groups.append((int(path.split("/")[-2]), entry))

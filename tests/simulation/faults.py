@@ -28,8 +28,6 @@ _UNFLUSHED = (
     "put heartbeat",
     "put marker",
     "put lease",
-    "put request",
-    "put asking",
 )
 
 _FOLDERS = (
@@ -39,8 +37,6 @@ _FOLDERS = (
     (".hoodie/.temp", "marker"),
     (".hoodie/.lakelatch/sides", "side"),
     (".hoodie/.lakelatch/readers", "lease"),
-    (".hoodie/.lakelatch/requests", "request"),
-    (".hoodie/.lakelatch/begins", "asking"),
     ("part=", "data"),
 )
 
@@ -66,13 +62,10 @@ PROTOCOL_STEPS = (
     "lock grant", "lock renew", "lock release", "lock leave",
     "put lease", "replace lease", "list lease", "get lease", "delete lease", "secure log", "secure data",
 )  # fmt: skip
-# Of commits that land together; apart, so that the schedules of a seed without them stay what they were.
-GROUP_STEPS = ("put commits", "put request", "list request", "get request", "delete request")
-# And of transactions that begin together, on a far store.
-BEGIN_STEPS = ("put begins", "put asking", "list asking", "delete asking")
-COORDINATOR_STEPS = ("ask begin", "ask commit")
+# Of coordinators; apart, so that the schedules of a seed without them stay what they were.
+COORDINATOR_STEPS = ("ask begin", "ask commit", "put begins", "put commits")
 SEVERAL_STEPS = ("put prepare",)
-ALL_STEPS = PROTOCOL_STEPS + GROUP_STEPS + BEGIN_STEPS + COORDINATOR_STEPS + SEVERAL_STEPS
+ALL_STEPS = PROTOCOL_STEPS + COORDINATOR_STEPS + SEVERAL_STEPS
 
 
 def faults_of(step: str) -> tuple[str, ...]:
@@ -89,7 +82,7 @@ def faults_of(step: str) -> tuple[str, ...]:
 _WEIGHT = {
     "get log": 0.4, "list log": 0.4, "list marker": 0.5, "put commit": 2, "put completed": 2, "put rollback": 6,
     "put setting": 6, "put close": 4, "put open": 4, "put abort": 2, "lock renew": 4, "lock release": 2, "lock leave": 15,
-    "put commits": 4, "put request": 2, "put begins": 2, "delete data": 2, "secure log": 4, "secure data": 4, "put prepare": 4,
+    "put commits": 4, "put begins": 2, "delete data": 2, "secure log": 4, "secure data": 4, "put prepare": 4,
 }  # fmt: skip
 
 

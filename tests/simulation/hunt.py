@@ -19,11 +19,9 @@ from lakelatch.errors import LakeLatchError
 
 from . import (
     mutants_of_appends,
-    mutants_of_begins,
     mutants_of_commits,
     mutants_of_coordinators,
     mutants_of_disks,
-    mutants_of_groups,
     mutants_of_neighbours,
     mutants_of_rebase,
     mutants_of_services,
@@ -44,11 +42,9 @@ __all__ = [
     "broken",
     "hunt",
     "mutants_of_appends",
-    "mutants_of_begins",
     "mutants_of_commits",
     "mutants_of_coordinators",
     "mutants_of_disks",
-    "mutants_of_groups",
     "mutants_of_neighbours",
     "mutants_of_rebase",
     "mutants_of_services",

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from .faults import BEGIN_STEPS, COORDINATOR_STEPS, FAULTS, GROUP_STEPS, PROTOCOL_STEPS, SEVERAL_STEPS, faults_of
+from .faults import COORDINATOR_STEPS, FAULTS, PROTOCOL_STEPS, SEVERAL_STEPS, faults_of
 
 LOCKS = ("sim://first", "sim://second")
 NO_LOCK = "none://"
@@ -55,7 +55,6 @@ class Shape:
     ``appends``: it has, and writers append more of them, of rows that go ``by_events`` or by commits (`row_tables`).
     ``streams``: they are events of streams, of which so many sets are declared to begin with (`stream_tables.SETS`).
     ``batches``: most transactions are numbered batches, many of them sent again.
-    ``together``: who holds the lock commits for those who wait for it.
     ``strangers``: so many processes of another engine write beside ours (`strangers`).
     ``coordinators``: so many processes begin and commit for the writers that ask them (`coordinators`).
     ``at_once``: the instants of an entry are published in any order, and no reader of the timeline is judged meanwhile.
@@ -89,7 +88,6 @@ class Shape:
     streams: int = 0
     batches: bool = False
     far: bool = False
-    together: bool = False
     strangers: int = 0
     coordinators: int = 0
     at_once: bool = False
@@ -126,8 +124,6 @@ class Shape:
         )
         if shape.mix == "keys" and random.Random(seed * 7919 + 6).random() < 0.4:
             shape = replace(shape, mix="gone")
-        if random.Random(seed * 7919 + 3).random() < 0.4 and shape.lock != NO_LOCK:
-            shape = shape.grouped()
         if random.Random(seed * 7919 + 7).random() < 0.04:
             return shape.beside()
         if luck.random() < 0.02:
@@ -136,37 +132,16 @@ class Shape:
             return shape.appending(by_events=luck.random() < 0.5)
         return shape.streaming() if luck.random() < 0.02 else shape
 
-    def grouped(self) -> Shape:
-        """Commits that wait land together; half of these schedules have faults where that is done."""
-        luck = random.Random(self.seed * 7919 + 4)
-        steps = luck.sample(GROUP_STEPS, 2) if self.faults and luck.random() < 0.5 else ()
-        aimed = {f"{luck.choice(faults_of(step))} at {step}": luck.choice((0.1, 0.3)) for step in steps}
-        also = random.Random(self.seed * 7919 + 5)  # by itself: what a seed means on a local disk stays
-        if self.far and self.faults and also.random() < 0.5:
-            step = also.choice(BEGIN_STEPS)
-            aimed[f"{also.choice(faults_of(step))} at {step}"] = also.choice((0.1, 0.3))
-        lock = LOCKS[self.seed % 2] if self.lock in (NO_LOCK, SHARED_LOCK) else self.lock
-        mix = "apart" if luck.random() < 0.5 else self.mix
-        return replace(self.alone(), together=True, lock=lock, mix=mix, groups=3, faults=self.faults | aimed)
-
     def coordinated(self) -> Shape:
         """With a coordinator or two, which most writers ask; half of these schedules have faults where that is done."""
         luck = random.Random(self.seed * 7919 + 8)
         shape = self.crowded() if luck.random() < 0.6 and self.writers else self.alone()
-        steps = luck.sample((*COORDINATOR_STEPS, *GROUP_STEPS[:1], *BEGIN_STEPS[:1]), 2)
+        steps = luck.sample(COORDINATOR_STEPS, 2)
         aimed = {f"{luck.choice(faults_of(step))} at {step}": luck.choice((0.1, 0.3)) for step in steps}
         faults = shape.faults | aimed if shape.faults and luck.random() < 0.5 else shape.faults
         crashes = shape.crashes + luck.choice((0, 2)) if faults else shape.crashes
-        together = luck.random() < 0.2 and shape.lock != NO_LOCK
         at_once = shape.far and luck.random() < 0.3
-        return replace(
-            shape,
-            coordinators=luck.choice((1, 1, 2)),
-            faults=faults,
-            crashes=crashes,
-            together=together,
-            at_once=at_once,
-        )
+        return replace(shape, coordinators=luck.choice((1, 1, 2)), faults=faults, crashes=crashes, at_once=at_once)
 
     def several(self) -> Shape:
         """A bank over two or three tables; half of these schedules have faults where tables are prepared and settled."""
@@ -204,7 +179,6 @@ class Shape:
             merge_on_read=False,
             appends=False,
             streams=0,
-            together=False,
             unique=False,
             admin=False,
             mix="mixed" if self.mix in ("appends", "keys", "streams") else self.mix,
@@ -223,7 +197,9 @@ class Shape:
         mix = self.mix if self.appends or self.seed % 4 == 0 else "apart"
         # Without faults nobody may wait too long for the lock; of so many somebody does where an admin bounds that at 5 s.
         admin = self.admin and bool(self.faults)
-        return replace(self.grouped(), writers=4 + self.seed % 3, transactions=2, mix=mix, admin=admin)
+        lock = LOCKS[self.seed % 2] if self.lock in (NO_LOCK, SHARED_LOCK) else self.lock
+        more = {"writers": 4 + self.seed % 3, "transactions": 2, "groups": 3}
+        return replace(self.alone(), **more, lock=lock, mix=mix, admin=admin)
 
     def appending(self, *, by_events: bool | None = None) -> Shape:
         """On a merge-on-read table to which its writers append, beside services."""
@@ -296,7 +272,6 @@ class Shape:
             "epoch_slots",
             "log_epochs",
             "reserve",
-            "together",
             "far",
             "restores",
             *(() if self.strangers else ("lock",)),

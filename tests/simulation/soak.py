@@ -71,7 +71,6 @@ def tally(
     *,
     keepers: bool = False,
     streams: bool = False,
-    together: bool = False,
     neighbours: bool = False,
     coordinated: bool = False,
     several: bool = False,
@@ -84,7 +83,6 @@ def tally(
             for seed in range(first, first + count):
                 shape = Shape.of(seed).streaming() if streams else Shape.of(seed)
                 shape = with_keepers(shape) if keepers else shape
-                shape = shape.crowded() if together else shape
                 shape = shape.beside() if neighbours else shape
                 shape = shape.coordinated() if coordinated else shape
                 shape = shape.several() if several else shape
@@ -151,7 +149,6 @@ def main() -> int:
         "--keepers", action="store_true", help="services in every schedule, and a log that forgets soon"
     )
     parser.add_argument("--streams", action="store_true", help="a table with streams in every schedule")
-    parser.add_argument("--together", action="store_true", help="commits that wait land together in every schedule")
     parser.add_argument("--neighbours", action="store_true", help="beside another engine in every schedule")
     parser.add_argument("--coordinated", action="store_true", help="with coordinators in every schedule")
     parser.add_argument("--several", action="store_true", help="a bank over several tables in every schedule")
@@ -171,7 +168,6 @@ def main() -> int:
             count=BLOCK,
             keepers=given.keepers,
             streams=given.streams,
-            together=given.together,
             neighbours=given.neighbours,
             coordinated=given.coordinated,
             several=given.several,

@@ -94,7 +94,7 @@ def _new_table() -> Bodies:
 
 @functools.cache
 def _founded(
-    groups: int, lock: str, isolation: str, log_epochs: int, unique: bool, bucket_count: int | None, together: bool
+    groups: int, lock: str, isolation: str, log_epochs: int, unique: bool, bucket_count: int | None
 ) -> tuple[Objects, State]:
     """The objects of a table with so many file groups, and what they hold."""
     world = World(Shape(0, groups=groups), objects=Objects(_new_table()))
@@ -114,7 +114,6 @@ def _founded(
     settings |= {
         "unique_constraints": [EMAIL] if unique else [],
         "bucket_count": bucket_count,
-        "group_commit": together,
         "neighbours": "hudi" if lock == SHARED_LOCK else "none",
     }
     return _set_up(world.objects.bodies(), settings), state
@@ -134,8 +133,8 @@ def _set_up(bodies: Bodies, settings: dict[str, Any]) -> Objects:
 
 
 @functools.cache
-def _merge_on_read(groups: int, lock: str, log_epochs: int, together: bool) -> Objects:
-    return _set_up(ground(groups).bodies, {"lock": lock, "log_epochs": log_epochs, "group_commit": together})
+def _merge_on_read(groups: int, lock: str, log_epochs: int) -> Objects:
+    return _set_up(ground(groups).bodies, {"lock": lock, "log_epochs": log_epochs})
 
 
 def founded_with(shape: Shape, lock: str) -> tuple[Objects, State]:
@@ -152,12 +151,11 @@ def prepare() -> None:
                     for log_epochs in LOG_EPOCHS:
                         for unique in (False, True):
                             for bucket_count in BUCKETS:
-                                for together in (False, True):
-                                    _founded(groups, lock, level, log_epochs, unique, bucket_count, together)
+                                _founded(groups, lock, level, log_epochs, unique, bucket_count)
             for level in ISOLATION_LEVELS:
                 for log_epochs in LOG_EPOCHS:
                     for bucket_count in BUCKETS:
-                        _founded(groups, SHARED_LOCK, level, log_epochs, False, bucket_count, False)
+                        _founded(groups, SHARED_LOCK, level, log_epochs, False, bucket_count)
         for bucket_count in (1, 2):
             for number in range(1, len(stream_tables.SETS)):
                 stream_tables.founded(number, bucket_count)
@@ -180,11 +178,11 @@ class World:
                 if shape.streams
                 else row_tables.founded(shape.bucket_count, shape.by_events)
             )
-            settings = {"lock": shape.lock, "log_epochs": shape.log_epochs, "group_commit": shape.together}
+            settings = {"lock": shape.lock, "log_epochs": shape.log_epochs}
             objects = _set_up(bodies, settings)
         elif shape.merge_on_read:
             objects, self.base = (
-                _merge_on_read(shape.groups, shape.lock, shape.log_epochs, shape.together),
+                _merge_on_read(shape.groups, shape.lock, shape.log_epochs),
                 self.ground[-1][2],
             )
         if objects is None:
@@ -195,7 +193,6 @@ class World:
                 shape.log_epochs,
                 shape.unique,
                 shape.bucket_count,
-                shape.together,
             )
         if shape.at_once:
             objects = _set_up(objects.bodies(), {"publish_at_once": True})

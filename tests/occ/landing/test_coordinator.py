@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -12,55 +12,19 @@ import lakelatch
 from lakelatch.errors import ConfigError, ConflictError, RolledBackError
 from lakelatch.occ.coordination import Answer, Question
 from lakelatch.occ.entries import BeginRequest, Request
-from lakelatch.occ.entries.entries import Commit, GroupBegin, GroupCommit, LogEntry, decode
+from lakelatch.occ.entries.entries import Commit, GroupBegin, GroupCommit
 from lakelatch.occ.landing import coordinator as leading
-from lakelatch.occ.landing.coordinator import Coordinator
 from lakelatch.occ.log.epochs import LOG
 from lakelatch.occ.table.table import Table
 from lakelatch.testing.faults import On, Refuse
 
-from ..world import BEGUN, World, Writer, add, check_sound, content, fate, independent_content, insert
-
-
-class Direct:
-    """A coordinator that is asked on the writer's own thread; ``hears`` may keep a question, alter it, or lose its answer."""
-
-    def __init__(self, leader: Writer) -> None:
-        leader.env.thread = lambda call, *, name: call()
-        self.coordinator = Coordinator(leader.table.session)
-        self.asked: list[Question] = []
-        self.hears: Callable[[Question], Question | None] = lambda question: question
-        self.answers = True
-
-    def ask(self, question: Question, patience_s: float) -> Answer | None:
-        self.asked.append(question)
-        found: list[Answer | None] = []
-        sent = Question.from_bytes(question.to_bytes())
-        assert sent is not None
-        if (heard := self.hears(sent)) is not None:
-            self.coordinator.ask(heard, found.append)
-        if not found or found[0] is None or not self.answers:
-            return None
-        return Answer.from_bytes(found[0].to_bytes())
-
-    def close(self) -> None:
-        """See `Coordinating`."""
+from ..coordinated import Direct, asking, log_of, question
+from ..world import BEGUN, World, add, check_sound, content, fate, independent_content, insert
 
 
 @pytest.fixture
 def asked(world: World) -> Direct:
     return Direct(world.writer("leader"))
-
-
-def asking(world: World, asked: Direct, name: str) -> Writer:
-    writer = world.writer(name)
-    writer.table.session.coordinator = asked
-    return writer
-
-
-def log_of(world: World) -> list[LogEntry]:
-    bodies = [each.read_bytes() for each in sorted((world.folder / LOG).rglob("*")) if each.is_file()]
-    return [decode(body, "slot") for body in bodies]
 
 
 def sound(world: World, expected: dict[str, int]) -> None:
@@ -141,26 +105,11 @@ def test_commits_that_wait_land_by_one_entry_and_so_do_begins(world, many, monke
 def test_of_those_that_ask_together_each_is_judged_behind_the_others(world, asked):
     """Two change one file group: the first lands, and the other hears that it must decide for itself."""
     a, b, c = (asking(world, asked, name) for name in "ABC")
-    held: list[Question] = []
     txns = [a.begin_add("a"), b.begin_add("a", 10), c.begin_add("b")]
-
-    def hold(question: Question) -> Question | None:
-        held.append(question)
-        return None
-
-    asked.hears = hold
-    answers: list[list[Answer | None]] = [[], [], []]
-    for txn in txns:
-        txn.workspace.close_files()
-        waiter = txn._landing._waiter
-        assert waiter is not None
-        waiter.ask_coordinator(txn._landing.entry())
-    round_ = [leading._Waiting(each, to.append) for each, to in zip(held, answers, strict=True)]
-    asked.coordinator._commit(round_)
-    assert [len(each) for each in answers] == [1, 1, 1], "also who is left out is told, at once"
+    answers = asked.commit(*map(question, txns))
+    assert len(answers) == 3, "also who is left out is told"
     (group,) = [each for each in log_of(world) if isinstance(each, GroupCommit)]
     assert [each.instant for each in group.members] == [txns[0].instant, txns[2].instant]
-    asked.hears = lambda question: question
     assert [txns[0].commit().slot, txns[2].commit().slot] == [group.slot, group.slot]
     with pytest.raises(ConflictError, match=txns[0].instant):
         txns[1].commit()
@@ -226,12 +175,11 @@ def test_a_late_question_changes_nothing(world, asked):
     writer.insert("a", "new")
     txn = writer.table.transaction("insert")
     insert(txn, "a", "given up")
-    txn.workspace.close_files()
-    txn._landing._waiter.ask_coordinator(txn._landing.entry())
+    late.append(question(txn))
     txn.abort()
     before = len(log_of(world))
-    for question in (*late, *late):
-        asked.coordinator.ask(question, lambda _: None)
+    for each in (*late, *late):
+        asked.coordinator.ask(each, lambda _: None)
     assert len(log_of(world)) == before
     sound(world, BEGUN | {"new": 1})
 
@@ -305,16 +253,11 @@ def test_nor_who_asks_nobody(world, asked):
     victim, hostile = world.writer("W"), asking(world, asked, "W")
     txn = victim.table.transaction("insert")
     insert(txn, "a", "new")
-    txn.workspace.close_files()
-    asked.hears = lambda _: None
-    txn._landing._waiter._attempt.session.coordinator = asked
-    txn._landing._waiter.ask_coordinator(txn._landing.entry())
-    victim.table.session.coordinator = None
-    txn._landing._waiter.asked.clear()
-    request = asked.asked[-1].wanted
+    request = question(txn).wanted
+    txn._landing._asked = False
+    txn._landing._prepared.clear()
     assert isinstance(request, Request)
     nothing = replace(request, commit=replace(request.commit, metadata={**request.commit.metadata, "stats": []}))
-    asked.hears = lambda question: question
     hostile.table.session.coordinator.ask(Question(0, nothing), 1.0)
     assert fate(hostile.table, txn.instant) == ["begin", "commit"]
     with pytest.raises(RolledBackError, match="another content"):

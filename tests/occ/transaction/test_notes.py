@@ -15,8 +15,7 @@ from lakelatch.occ.entries.origin import NOTE_BYTES, note_in
 from lakelatch.testing.faults import On, Refuse
 
 from ...command_line import Runner
-from ..landing.test_coordinator import Direct
-from ..landing.test_together import asks, begun, leads, together_in
+from ..coordinated import Direct, begun, question, together_in
 from ..world import add, rows
 
 NOTE = {"job": "nightly 🌙", "run": "7"}
@@ -95,14 +94,13 @@ def test_it_survives_a_lost_attempt_and_a_rebase(make_world):
     assert a.table.why(txn.instant).merged_over, "it was merged again"
 
 
-def test_members_of_a_group_commit_keep_their_own(make_world):
-    world = make_world(group_commit=True)
-    a, c = world.writer("A"), world.writer("C")
-    asked, leading = begun(a, "a", "new a", note={"who": "A"}), begun(c, "a", "new c", note={"who": "C"})
-    asks(asked)
-    leads(c, leading)
-    told = {each.requested: note_in(metadata.extra) for each, metadata in c.table.commits()}
-    assert (told[asked.instant], told[leading.instant]) == ({"who": "A"}, {"who": "C"})
+def test_members_of_one_entry_keep_their_own(make_world):
+    world = make_world()
+    asked = Direct(world.writer("leader"))
+    txns = [begun(world.writer(name), "a", f"new {name}", note={"who": name}) for name in "AC"]
+    asked.commit(*map(question, txns))
+    told = {each.requested: note_in(metadata.extra) for each, metadata in asked.leader.table.commits()}
+    assert [told[txn.instant] for txn in txns] == [{"who": "A"}, {"who": "C"}]
     assert len(together_in(world)[-1]) == 2
 
 

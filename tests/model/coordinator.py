@@ -1,12 +1,10 @@
-"""Group commit: anyone who holds the lock appends one entry for several transactions. Designed, not built yet.
+"""Coordinators: each appends one entry for several transactions, which have asked for it, and answers them.
 
-A transaction that waits has put a *request*, its prepared commit, beside the log. A leader names some of the requests in
-its own commit entry, its own commit first. There is no lock here: everybody leads as one whose lease nobody respects.
-Requests are never taken back and a leader may overlook any, so one that is lost, late, doubled or stale needs no step of
-its own. A process that is never scheduled again is a dead one.
-
-A coordinator is a leader without a transaction of its own, which hears the requests and answers the members; more than one may
-be at work. An answer may be lost, or come late: its writer may look into the log, and lead, at any time.
+A writer has sent a *request*, its prepared commit, and goes on by itself whenever it likes: it looks into the log, and appends
+its own commit. A coordinator names some of the requests in its entry; more than one may be at work. There is no lock here:
+everybody appends as one whose lease nobody respects. Requests are never taken back and a coordinator may overlook any, so one
+that is lost, late, doubled or stale needs no step of its own; nor does an answer. A process that is never scheduled again is a
+dead one.
 
 The log is one list. A put may land without an answer, or late, also after its writer has given up. Sets of transactions
 and files are bit masks.
@@ -81,8 +79,6 @@ class State(NamedTuple):
     published: int = 0
     acknowledged: int = 0
     told_lost: int = 0
-    refused: int = 0
-    """A leader has said no to them. Nobody heeds that, while `told_by_log` holds."""
     answered: int = 0
     """A coordinator has told them that they have landed."""
     unknown: int = 0
@@ -90,34 +86,30 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Rules:
-    """What keeps a group commit as safe as single ones."""
+    """What keeps the commits of one entry as safe as single ones."""
 
     fellows_count: bool = True
     """A member is validated against the members before it, too."""
     batches_of_fellows: bool = True
     """A numbered batch is looked for in the members before it, too, not only in the log."""
     own_base: bool = True
-    """It is validated from the slot that its own request names, not from its leader's."""
+    """It is validated from the slot that its own request names, not from that of the first member."""
     own_measure: bool = True
-    """By what it has read and written itself, at its isolation level."""
+    """By what it has read and written itself, at its isolation level, not by that of the first member."""
     request_as_it_is: bool = True
     """A request stands for itself: nothing of it is taken from a later request of the same transaction."""
     read_to_head: bool = True
-    """An entry is appended at the slot up to which its leader has read; slot taken: all is decided again."""
+    """An entry is appended at the slot up to which its writer has read; slot taken: all is decided again."""
     open_only: bool = True
     """Who is rolled back, aborted or committed is not taken."""
     outcome_of_own: bool = True
-    """A leader looks whether another leader has committed it meanwhile."""
-    told_by_log: bool = True
-    """A member learns its outcome from the log, never from a leader."""
+    """A writer looks whether a coordinator has committed it meanwhile."""
     ends_by_abort: bool = True
     """A member that gives up appends its abort entry before it deletes anything."""
     absence_is_no_answer: bool = True
-    """A leader in doubt repeats its entry, or fills the slot with its abort entry."""
-    repeats_its_entry: bool = True
-    """It repeats the same members. (For safety it might choose others: its first put and the second want one slot.)"""
+    """A writer in doubt repeats its entry, or fills the slot with its abort entry."""
     whole_before_request: bool = True
-    """A request is put when all its files are written."""
+    """A request is sent when all its files are written."""
     rollback_before_deletion: bool = True
     """A cleaner appends the rollback before it deletes anything."""
     published_in_order: bool = True
@@ -134,7 +126,7 @@ class Rules:
 class Bounds:
     """How much may happen."""
 
-    writers: int = 3
+    writers: int = 2
     conflicts: frozenset[tuple[int, int]] = frozenset({(0, 1), (1, 0)})
     """(later, earlier): the later one may land only if it has seen the earlier one."""
     same_batch: frozenset[int] = frozenset()
@@ -145,10 +137,10 @@ class Bounds:
     unknown: int = 0
     cleaner: bool = False
     gives_up: bool = True
-    coordinators: int = 0
+    coordinators: int = 1
 
 
-class GroupCommit(Bounded):
+class Coordinated(Bounded):
     """All behaviours within the bounds."""
 
     def start(self) -> State:
@@ -185,7 +177,7 @@ class GroupCommit(Bounded):
                 )
             case "ask":
                 asked = s.requests | {Request(p.txn, p.round, p.base)}
-                yield "puts its request", self.moved(s, i, p._replace(at="wait" if whole else "write"), requests=asked)
+                yield "sends its request", self.moved(s, i, p._replace(at="wait" if whole else "write"), requests=asked)
             case "wait":
                 yield from self._look(s, i, p)
             case "decide":
@@ -211,8 +203,6 @@ class GroupCommit(Bounded):
         yield f"reads to slot {len(s.log)}", self.moved(s, i, p._replace(at="decide", view=len(s.log), entry=None))
         if self.bounds.gives_up and not self.rules.ends_by_abort:
             yield "gives up", self._lost(s, i, p)
-        if s.refused >> p.txn & 1 and not self.rules.told_by_log:
-            yield "hears no from a leader", self._lost(s, i, p)
 
     def _decide(self, s: State, i: int, p: Writer) -> Iterator[tuple[str, State]]:
         seen = s.log[: p.view]
@@ -222,49 +212,41 @@ class GroupCommit(Bounded):
             return
         own = Request(p.txn, p.round, p.base)
         abort = Entry("abort", (own,))
-        if not self._passes(seen, (), own, own):
+        if not self._passes(seen, (), own):
             if p.round + 1 < self.bounds.rounds:
                 merged = Writer("write", p.txn, p.round + 1, len(seen))
                 yield "merges again", self.moved(s, i, merged, files=s.files & ~_file(p.txn, p.round))
             else:
                 yield "has lost", self.moved(s, i, p._replace(at="put", entry=abort))
             return
-        asking = sorted(r for r in s.requests if r.txn != p.txn and not self._out(seen, r))
-        if not self.rules.request_as_it_is:  # a leader that keeps one slot for each transaction
-            asking = [r._replace(base=max(other.base for other in asking if other.txn == r.txn)) for r in asking]
-        for entry, refused in self._choices(seen, asking, (own,)):
-            moved = self.moved(s, i, p._replace(at="put", entry=entry), refused=s.refused | refused)
-            yield f"decides on {_told(entry)}", moved
+        yield "decides on its commit", self.moved(s, i, p._replace(at="put", entry=Entry("commit", (own,))))
         if self.bounds.gives_up:
             yield "gives up by its abort entry", self.moved(s, i, p._replace(at="put", entry=abort))
 
-    def _choices(
-        self, seen: tuple[Entry, ...], asking: list[Request], own: tuple[Request, ...]
-    ) -> list[tuple[Entry, int]]:
-        """The entries that a leader may decide on, and whom it leaves out; ``own``: its own commit, if it has one."""
-        choices: set[tuple[Entry, int]] = set()
-        for size in range(len(asking) + 1):
+    def _choices(self, seen: tuple[Entry, ...], requests: frozenset[Request]) -> list[Entry]:
+        """The entries that a coordinator may decide on."""
+        asking = sorted(r for r in requests if not self._out(seen, r))
+        if not self.rules.request_as_it_is:  # one that keeps one slot for each transaction
+            asking = [r._replace(base=max(other.base for other in asking if other.txn == r.txn)) for r in asking]
+        choices: set[Entry] = set()
+        for size in range(1, len(asking) + 1):
             for chosen in permutations(asking, size):
-                members, refused = list(own), 0
+                members: list[Request] = []
                 for each in chosen:
-                    leader = own[0] if own else each
-                    if all(each.txn != m.txn for m in members) and self._passes(seen, tuple(members), each, leader):
+                    if all(each.txn != m.txn for m in members) and self._passes(seen, tuple(members), each):
                         members.append(each)
-                    else:
-                        refused |= 1 << each.txn
                 if members:
-                    choices.add((Entry("commit", tuple(members)), 0 if self.rules.told_by_log else refused))
+                    choices.add(Entry("commit", tuple(members)))
         return sorted(choices)
 
     def _out(self, seen: tuple[Entry, ...], request: Request) -> bool:
         return self.rules.open_only and bool((_committed(seen) | _ended(seen)) >> request.txn & 1)
 
-    def _passes(self, seen: tuple[Entry, ...], fellows: tuple[Request, ...], each: Request, leader: Request) -> bool:
+    def _passes(self, seen: tuple[Entry, ...], fellows: tuple[Request, ...], each: Request) -> bool:
         """Whether nothing that it has not seen is in its way: in the log, or among the members before it."""
-        base, judge = each.base, each.txn
-        if each.txn != leader.txn:
-            base = base if self.rules.own_base else leader.base
-            judge = judge if self.rules.own_measure else leader.txn
+        first = fellows[0] if fellows else each
+        base = each.base if self.rules.own_base else first.base
+        judge = each.txn if self.rules.own_measure else first.txn
         before = [m.txn for e in seen[base:] if e.kind == "commit" for m in e.members]
         if self.rules.fellows_count:
             before += [m.txn for m in fellows]
@@ -296,8 +278,6 @@ class GroupCommit(Bounded):
         if p.at == "doubt" and not self.rules.absence_is_no_answer:
             yield "finds nothing in its slot and gives up", self._lost(s, i, p)
             return
-        if p.at == "doubt" and not self.rules.repeats_its_entry:
-            yield "chooses again", self.moved(s, i, p._replace(at="decide", entry=None))
         yield f"puts {_told(entry)} into slot {slot}", self._landed(s._replace(log=(*s.log, entry)), i, p, entry)
         if p.at == "put" and s.unknown:
             flying = tuple(sorted((*s.flying, (slot, entry))))
@@ -356,8 +336,7 @@ class GroupCommit(Bounded):
                 if behind != NOBODY:
                     yield f"publishes {behind}", s._replace(published=s.published | 1 << behind)
                     return
-                asking = sorted(r for r in s.requests if not self._out(seen, r))
-                for entry, _ in self._choices(seen, asking, ()):
+                for entry in self._choices(seen, s.requests):
                     early = 0 if self.rules.answered_behind_entry else _bits(m.txn for m in entry.members)
                     decided = self._led(s, k, Coordinator("append", p.view, entry))
                     yield f"decides on {_told(entry)}", decided._replace(answered=s.answered | early)
