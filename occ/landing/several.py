@@ -5,8 +5,8 @@
     t=2  append commit(T, C) to the home's log, the commit point of all
     t=3  append commit(T, C) behind each prepare entry; publish; give the locks back
 
-A coordinator that dies before t=2 has committed nothing: whoever meets its prepare entry ends the transaction in the home,
-then in its own table. After t=2 whoever meets it appends what is missing (`occ.session.settling`). A coordinator that gives
+A coordinator that dies before t=2 has committed nothing: the next writer of such a table ends the transaction in the
+home, then in its table. After t=2 the next writer appends what is missing (`occ.session.settling`). A coordinator that gives
 up ends the transaction in the home first, too.
 """
 

@@ -1,10 +1,10 @@
-"""What may go behind a prepared commit that has no outcome in its log: begins, and ends of others.
+"""Refuse entries behind a prepared commit that has no outcome in its log, except begins and ends of others.
 
     t=0  X, over tables A and B, has prepared in A; B, its home, decides
     t=1  W commits in A, to rows that X has read or written
     t=2  X commits in B: its commit in A was validated on a state without W's
 
-So whoever meets it settles it first (`settle`). Settings are promises that a commit is validated against; they wait too.
+So a writer that meets it settles it first (`settle`). Settings are promises that a commit is validated against; they wait too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tables that take part in one transaction, and settling: giving a prepared commit its outcome.
 
     t=0  a coordinator has prepared in A and dies; the log of B, the home, says commit, or nothing yet
-    t=1  whoever meets the prepared commit in A reads B's log; it ends the transaction there if nothing is said and the
+    t=1  the next writer of A reads B's log; it ends the transaction there if that says nothing and the
          coordinator is dead
     t=2  it appends the outcome to A's log
 

@@ -111,7 +111,7 @@ def who_is_in_doubt_about_the_home_gives_up() -> Patches:
 
 @mutant(_bank)
 def a_commit_is_reported_when_the_home_has_it() -> Patches:
-    """The other tables are left to whoever comes next."""
+    """The other tables are left to the next writer."""
 
     def settle(self: Any, each: Any) -> None:
         each.landing.result = self._home.landing.result

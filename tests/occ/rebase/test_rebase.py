@@ -538,7 +538,7 @@ def test_a_late_task_of_an_earlier_round_cannot_bring_its_file_back(world):
 
     publish = ours._landing.publish
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ours._landing, "_publish", late)
+        patch.setattr(ours._landing, "publish", late)
         ours.commit()
     end_sound(world, BEGUN | {"a0": 5, "a1": 7})
 

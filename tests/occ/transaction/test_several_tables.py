@@ -1,4 +1,4 @@
-"""Transactions over several tables: all land or none, whoever dies, and readers of several see one cut."""
+"""Transactions over several tables: all land or none, no matter who dies, and readers of several see one cut."""
 
 from __future__ import annotations
 
