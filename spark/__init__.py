@@ -19,11 +19,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..occ.transaction import WriteResult
     from .statements import sql
-    from .table import SparkTable, open, register  # noqa: A004 - lakelatch.spark.open, as lakelatch.open
+    from .table import SparkTable, create, open, register  # noqa: A004 - lakelatch.spark.open, as lakelatch.open
     from .transaction import SparkTransaction
     from .writing import JobSizes, SparkStream
 
-__all__ = ["JobSizes", "SparkStream", "SparkTable", "SparkTransaction", "WriteResult", "open", "register", "sql"]
+__all__ = [
+    "JobSizes",
+    "SparkStream",
+    "SparkTable",
+    "SparkTransaction",
+    "WriteResult",
+    "create",
+    "open",
+    "register",
+    "sql",
+]
 
 # Imported when first used: a worker needs only the modules that write files.
 _LAZY = {
@@ -32,6 +42,7 @@ _LAZY = {
     "SparkTable": ".table",
     "SparkTransaction": ".transaction",
     "WriteResult": "..occ.transaction",
+    "create": ".table",
     "open": ".table",
     "register": ".table",
     "sql": ".statements",

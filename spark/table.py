@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from ..arguments import suggesting
 from ..choices import OperationName, Sink
-from ..errors import InputError
+from ..errors import BatchLandedError, InputError
 from ..hudi.timeline import Time
 from ..occ.scan import Explanation
 from ..occ.services import Executed, ServiceRound
 from ..occ.session import Partition
 from ..occ.table import Table
+from ..occ.table import create as create_table
 from ..occ.table import open as open_table
 from ..occ.transaction import RunResult, SeveralTransaction, Transaction, WriteResult
 from ..progress import ProgressCallback
-from .reading import Reads, one_of
+from .reading import Reads, arrow_schema, one_of
 from .session import settle
 from .transaction import SparkTransaction
 from .writing import SIZES, JobSizes, ServiceJobs, SparkStream, Writes, Writing, each_once, explaining
@@ -83,7 +84,12 @@ class SparkTable(Writing):
         return SparkStream(self._writes, name)
 
     def sink(
-        self, write: Sink = "upsert", *, source: str | None = None, **options: Any
+        self,
+        write: Sink = "upsert",
+        *,
+        streams: Mapping[str, Callable[[Any], Any]] | None = None,
+        source: str | None = None,
+        **options: Any,
     ) -> Callable[[Any, int], WriteResult]:
         """Return a function for ``foreachBatch`` that commits each micro-batch once, even after a crash.
 
@@ -92,17 +98,51 @@ class SparkTable(Writing):
         Args:
             write: the method that writes it: ``upsert``, ``insert``, ``bulk_insert``, ``delete``, ``overwrite`` or
                 ``overwrite_table``.
+            streams: for several streams of the table, written in one commit: by name a function that makes the events of the
+                stream from the rows of a micro-batch.
             source: the name under which the table remembers its batches; by default the id of the query, which Spark keeps in
                 its checkpoint. Give another when a query continues with a new checkpoint and other batch numbers.
             options: of the method.
 
         Returns:
             a function of a DataFrame and a batch number. `Table.last_batch` returns the last one that is remembered.
+
+        Raises:
+            InputError: no such method or stream.
         """
         self.table.session.require_open()
         if write not in SINKS:
             raise InputError(f"sink({write!r}): a micro-batch is written by {', '.join(SINKS)}; name one of them")
-        return each_once(partial(getattr(self, write), **options), source)
+        if streams is None:
+            return each_once(partial(getattr(self, write), **options), source)
+        if write != "upsert" or not isinstance(streams, Mapping) or not all(map(callable, streams.values())):
+            raise InputError(
+                "sink(streams=...) upserts events; give a function by the name of each stream, as "
+                '{"orders": lambda rows: rows.where("kind = \'order\'").select("id", "amount", "paid_at")}'
+            )
+        for name in streams:
+            self.table.stream(name)
+        return each_once(partial(self._events_of, dict(streams), options), source)
+
+    def _events_of(
+        self, streams: Mapping[str, Callable[[Any], Any]], options: Mapping[str, Any], rows: Any, *, batch: Any
+    ) -> WriteResult:
+        """Write the events of several streams in one commit. The rows are kept meanwhile: each stream reads them."""
+
+        def attempt(txn: Transaction) -> Transaction:
+            with explaining(txn):
+                job = SparkTransaction(self.spark, self.table, txn, self._sizes, self._reads)
+                for name, events in streams.items():
+                    job.stream(name).upsert(events(rows))
+            return txn
+
+        rows.persist()
+        try:
+            return WriteResult.of(self.table.run(attempt, operation="upsert", batch=batch, **options))
+        except BatchLandedError as e:
+            return WriteResult.again("upsert", e)
+        finally:
+            rows.unpersist()
 
     # Services ----------------------------------------------------------------------------------------------------
 
@@ -235,6 +275,26 @@ class SparkTable(Writing):
 
     def __repr__(self) -> str:
         return f"<lakelatch.spark.SparkTable {self.table.url}>"
+
+
+@suggesting
+def create(
+    spark: Any, url: str | os.PathLike[str], *, schema: Any = None, sizes: JobSizes = SIZES, **options: Any
+) -> SparkTable:
+    """Create an empty table and open it in a Spark session.
+
+    Args:
+        spark: as for `open`, as is ``sizes``.
+        schema: a StructType, such as ``df.schema``, or as for `lakelatch.create`, whose arguments ``options`` are.
+
+    Raises:
+        InputError: a column of a type that tables cannot hold; and as `lakelatch.create` does.
+        ConfigError: a session of Spark Connect, or Spark below 4.
+    """
+    settle(spark)
+    if schema is not None:
+        options["schema"] = arrow_schema(schema) if hasattr(schema, "fieldNames") else schema
+    return SparkTable(spark, create_table(url, **options), sizes)
 
 
 @suggesting

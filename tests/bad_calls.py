@@ -127,6 +127,7 @@ def calls() -> dict[str, list[str]]:
             *each("adopt(foreign, _)", "5 b'table' []"),
             "adopt(foreign, nonsense=1)",
             *each("adopt(foreign, bucket_count=_)", "0 'four' 1.5"),
+            *each("adopt(foreign, streams=_)", "5 [] {'s':5}"),
             "adopt(foreign, generation=4)",
         ],
         "Table.read": [
@@ -311,7 +312,7 @@ def calls() -> dict[str, list[str]]:
         "Table.stream and its writes": [
             *each("wide.stream(_)", "5 None '' 'nope' '\\ud800'"),
             *each("wide.stream('c', columns=_, ordering='c_at')", "5 [] '' ['nope'] ['c','c'] ['id'] ['a'] ['a_at'] ['c_at'] '\\ud800'"),
-            *each("wide.stream('c', columns='c', ordering=_)", "5 None '' 'nope' 'id' 'a' 'a_at' 'l' ['c_at']"),
+            *each("wide.stream('c', columns='c', ordering=_)", "5 None '' 'nope' 'id' 'a' 'a_at' 'l' [] ['c_at','l'] ['c_at','c_at'] ['c_at','id']"),
             *each("wide.stream('c', columns='c', ordering='c_at', on_delete=_)", "5 None 'drop' 'row' []"),
             *each("wide.stream('c', columns='c', ordering='c_at', null=_)", "5 None 'skip' 'write' []"),
             *each("wide.stream('c', columns='c', ordering='c_at', null='write', foreign_readers=_)", "True 1 None 'no'"),

@@ -49,10 +49,8 @@ class StreamStage:
 
     def make_table(self) -> None:
         """Make the empty table, its streams, and the events of each job."""
-        options: dict[str, Any] = {"type": "merge_on_read", "table_version": 9, "bucket_count": 4}
-        with create(self.url, record_key=KEY, schema=schema_of(self.sources), **options) as table:
-            for source in self.sources:
-                table.stream(source.name, columns=source.columns, ordering=source.ordering)
+        streams = {each.name: {"columns": each.columns, "ordering": each.ordering} for each in self.sources}
+        create(self.url, record_key=KEY, schema=schema_of(self.sources), streams=streams, bucket_count=4).close()
         for source in self.sources:
             batches = []
             for number, rows in enumerate(source.events(self._seed)):

@@ -307,6 +307,20 @@ def _find_strangers(history: History, log: LogReport, out: Findings) -> None:
     strangers = [
         t for t, i in history.commits.items() if max(t, i.completed or "") > log.settled_to and t not in log.outcome
     ]
+    if log.settings is not None and log.settings.streams:
+        wrote = [t for t in strangers if (content := history.contents.get(t)) and (content.stats or content.replaced)]
+        for t in wrote:
+            instant = history.commits[t]
+            out.add(
+                "stranger-in-streams",
+                history.timeline.path(instant),
+                f"{instant.action} {t} is of another Hudi writer, which does not know the streams: where it merged events, late "
+                "ones count, and a sum is what one event contributed",
+                f"stop that writer and take the commit back with Hudi (`set hoodie.write.markers.type=DIRECT; call "
+                f"rollback_to_instant(table => ..., instant_time => '{t}')`) before a clean removes the log files: with them "
+                "all is as it was. Do not adopt the table",
+            )
+        strangers = [t for t in strangers if t not in wrote]
     if log.whole and strangers:
         out.add(
             "stranger-commit",

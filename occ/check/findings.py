@@ -91,6 +91,10 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "several-differs": ("damage", "a commit over several tables has landed in one of them and not in another"),
     "prepared": ("note", "a commit over several tables waits for its outcome, and nothing lands behind it"),
     "stranger-commit": ("note", "commits that the log does not know: another writer's, which ours did not see"),
+    "stranger-in-streams": (
+        "damage",
+        "another engine compacted or wrote a table with streams, by rules that are not theirs",
+    ),
     # remains
     "markers-of-ended": ("leftover", "markers of a transaction that is over"),
     "heartbeat-of-ended": ("leftover", "the heartbeat of a transaction that is over"),

@@ -33,16 +33,20 @@ def standing_batches(commits: Iterable[tuple[Instant, CommitMetadata]], sources:
     return tuple(found)
 
 
-def known_batches(timeline: Timeline, history: History, said: Batches) -> tuple[Landed, ...]:
-    """The newest batch of each source, from what a log ``said`` and what became of its commits since."""
+def known_batches(timeline: Timeline, history: History, said: Batches, *, whole: bool = True) -> tuple[Landed, ...]:
+    """The newest batch of each source, from what a log ``said`` and what became of its commits since.
+
+    ``whole``: the log was read to its end. Otherwise archived commits are looked into as well.
+    """
     there = {each.requested for each in timeline.commits}
     gone = [each for each in said if each.instant not in there and history.completion_of(each.instant) is None]
     newest = max((each.order[0] for each in timeline.commits), default="")
     found = Batches(said)
     sources = [each.batch.source for each in gone]
     found.take_back([each.instant for each in gone], standing_batches(commits_by(timeline, history, newest), sources))
-    for each in timeline.commits:
-        batch = Batch.told_in(timeline.metadata(each).extra)
+    known = [(each, timeline.metadata(each)) for each in timeline.commits]
+    for each, metadata in (*known, *(() if whole else archived_by(history, newest, table=timeline.store.url))):
+        batch = Batch.told_in(metadata.extra)
         if batch is not None and found.before(batch) is None:
             found.add(batch, each.requested)
     return tuple(found)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from collections.abc import Callable
 
 from ...environment import Environment
 from ...errors import CorruptTableError, StorageError, TableNotFoundError
 from ...hudi.files import not_hudi
-from ...hudi.table import STREAMS_KEY, TableConfig
+from ...hudi.table import TableConfig
 from ...storage import Outcome, Store
-from ...streams import IGNORE_DEFAULTS
-from ..log import CREATION, LOG
+from ...streams import with_streams
+from ..entries import Settings
+from ..log import CREATION, LOG, LogState
 
 PROPERTIES = ".hoodie/hoodie.properties"
 _TRIES = 5
@@ -56,17 +57,27 @@ def _has_begun(store: Store) -> bool:
     return bool(store.folders(LOG))
 
 
-def secure_streams(store: Store, env: Environment) -> None:
-    """Set the properties for streams: the table has streams, and a null keeps the old value. See `Session.secure_streams`."""
+def for_streams(config: TableConfig, settings: Settings, top: str) -> TableConfig:
+    """Return the properties that a table with these settings has to have; ``top`` is its newest time."""
+    assert settings.bucket_count is not None, "streams have a bucket index"
+    return with_streams(config, settings.streams, settings.bucket_count, since=top)
+
+
+def secure_streams(store: Store, env: Environment, log: Callable[[], LogState]) -> Settings:
+    """Bring the properties for streams up to the log, and return the settings that they tell of. See `Session.secure_streams`.
+
+    Args:
+        log: reads the log to its head. Called after the properties are read, so that what replaces them is never older.
+    """
     for _ in range(_TRIES):
         stored = store.get(PROPERTIES)
         if stored is None:  # a JVM writer replaces the file by delete and create
             env.sleep(0.1)
             continue
-        config = TableConfig.from_bytes(stored.body, table=store.url)
-        if config.for_streams:
-            return
-        wanted = replace(config, partial_update_mode=IGNORE_DEFAULTS, raw={**config.raw, STREAMS_KEY: "true"})
+        config, state = TableConfig.from_bytes(stored.body, table=store.url), log()
+        wanted = for_streams(config, state.settings, state.top)
+        if wanted.to_bytes() == config.to_bytes():
+            return state.settings
         put = store.replace_if_match(PROPERTIES, wanted.to_bytes(), stored.tag)
         if put.outcome is Outcome.UNKNOWN:
             _log.warning(

@@ -39,6 +39,7 @@ from ...hudi.timeline import (
     to_epoch_ms,
 )
 from ...storage import Store, is_far, open_beside
+from ...streams import declared_in
 from ...tracing import step
 from ..coordination import Coordinating
 from ..entries import INLINE_BYTES, Commit, FileSizes, Settings, echo, undone_by
@@ -67,7 +68,7 @@ from ..log import (
 from .memory import Contention, Reservations
 from .outcome import forgotten, listed_beside
 from .partners import Partners
-from .properties import read_config, secure_streams
+from .properties import for_streams, read_config, secure_streams
 from .snapshot_cache import View, ViewCache, cold_view, declared_schema, view_listed_later
 from .table_lock import TableLease, TableLock
 from .whole_states import refuse_cleaned
@@ -139,6 +140,7 @@ class Session:
         self.footers = Footers(store)
         self.history = History(store, self.config.timeline_folder)
         self.closed = self._swept = False
+        self._secured: Settings | None = None  # the settings that the properties have of streams
         if self.writable:
             self._publisher = publisher = Publisher(
                 store, env, self.config.timeline_folder, merge_on_read=self.config.merge_on_read
@@ -172,8 +174,14 @@ class Session:
 
     @property
     def streams(self) -> tuple[Stream, ...]:
-        """The table's streams, as of the last read of the log, which is never older than a view. Empty without a log."""
-        return self.settings.streams if self.writable else ()
+        """The table's streams, as of the last read of the log, which is never older than a view.
+
+        Without a log those that the properties declare.
+        """
+        if self.writable:
+            return self.settings.streams
+        declared = declared_in(self.config)
+        return declared.streams if declared else ()
 
     @property
     def lock(self) -> TableLock:
@@ -285,16 +293,21 @@ class Session:
             self.config.refuse_other_columns([each["name"] for each in json.loads(schema)["fields"]], table=self.url)
 
     def secure_streams(self) -> None:
-        """Set the properties for streams, before the first event is written.
+        """Bring the properties up to the streams of the log, before the first event of one is written.
 
         The declaration in the log is the authority; any process that finds the properties behind it mends them.
 
         Raises:
             StorageError: the store gave no answer, or another process keeps changing the file.
         """
-        if not self.config.for_streams:
-            secure_streams(self.store, self.env)
-            self.read_config()
+        # The settings are one object until an entry of the log changes them.
+        if self._secured is self.settings:
+            return
+        if for_streams(self.config, self.settings, "").to_bytes() == self.config.to_bytes():
+            self._secured = self.settings
+            return
+        self._secured = secure_streams(self.store, self.env, self.log.catch_up)
+        self.read_config()
 
     # --- others ----------------------------------------------------------------------------------------------
 
@@ -412,6 +425,7 @@ class Session:
             small_file_bytes=sizes.small,
             marker_client=self.marker_client,
             spans=self._spans,
+            known_footers=self.footers,
             record=self.records.get(instant),
         )
         self.refuse_rule(settings, schema)

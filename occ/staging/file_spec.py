@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from ...errors import RolledBackError
-from ...hudi.files import FileGroupId, bucket_of, new_file_id
+from ...hudi.files import FileGroupId, Footers, bucket_of, new_file_id
 from ...hudi.merge import rule_of
 from ...hudi.table import TableConfig
 from ...hudi.timeline import FileSlice
@@ -68,6 +68,7 @@ class FileSpec:
         marker_client: the server that takes the markers; None: they are put directly.
         watcher: observes each file; not pickled.
         spans: key ranges of the files that this process has met; not pickled, a worker begins with none.
+        known_footers: the same of footers.
         record: the transaction's state in the process that began it; None in another process, and where asking is cheap.
     """
 
@@ -91,12 +92,14 @@ class FileSpec:
     marker_client: MarkerClient | None = None
     watcher: FileWatcher | None = field(default=None, repr=False, compare=False)
     spans: KeySpans | None = field(default=None, repr=False, compare=False)
+    known_footers: Footers | None = field(default=None, repr=False, compare=False)
     record: OwnRecord | None = field(default=None, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
         if self.record is not None:
             self.record.travels()
-        state = {**self.__dict__, "watcher": None, "spans": None, "record": None}
+        state = {**self.__dict__, "watcher": None, "spans": None, "known_footers": None, "record": None}
+        state.pop("footers", None)
         state.pop("rule", None)  # it is derived, and may hold what does not pickle
         return state
 
@@ -123,6 +126,11 @@ class FileSpec:
         """Raise `RolledBackError` when the transaction has ended."""
         if not self.lives():
             refuse_if_over(self.store, self.instant)
+
+    @cached_property
+    def footers(self) -> Footers:
+        """The footers of base files that this process has read."""
+        return self.known_footers or Footers(self.store)
 
     @cached_property
     def rule(self) -> Rule:

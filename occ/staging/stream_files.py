@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ...errors import CorruptTableError
 from ...hudi.files import FileGroupId, bucket_of, new_file_id
 from ...hudi.table import RECORD_KEY
 from ...hudi.timeline import FileSlice
-from ...streams import DELETED, IGNORE, UPSERT, BlockNote, Stream, folded
+from ...streams import DELETED, IGNORE, UPSERT, BlockNote, Stream, folded, keep_within_range, stitched
 from .apply_rows import TaskFiles
 from .file_spec import FileSpec
 from .selection import placed
@@ -56,9 +59,40 @@ def append_events(plan: StreamPlan, rows: pa.Table, files: TaskFiles) -> None:
     """
     for partition, bucket, unit in placed(plan.spec, rows):
         assert isinstance(bucket, int), "streams have a bucket index"
-        events = folded(unit, plan.stream, plan.kind)
+        events, group = folded(unit, plan.stream, plan.kind), _onto(plan, partition, bucket)
         gone = events.column(RECORD_KEY).to_pylist() if plan.kind == DELETED else ()
-        files.append(_onto(plan, partition, bucket), events, gone, note=plan.note.to_footer())
+        if plan.kind == UPSERT and plan.stream.merge:
+            read = partial(_totals, plan.spec, group, pc.unique(events.column(RECORD_KEY)))
+            keep_within_range(plan.stream, events, partial(_largest, plan.spec, group), read)
+        files.append(group, events, gone, note=plan.note.to_footer())
+
+
+def _largest(spec: FileSpec, group: FileSlice, column: str) -> Any:
+    """Return the largest absolute value in a column of the base file, by its footer; None if that does not tell."""
+    if group.base is None:
+        return 0
+    footer = spec.footers.of(group.base.path, group.base.size)
+    names = [footer.schema.column(n).path for n in range(footer.num_columns)]
+    if column not in names:
+        return 0
+    at, found = names.index(column), [0]
+    for each in (footer.row_group(n) for n in range(footer.num_row_groups)):
+        statistics = each.column(at).statistics
+        if statistics is None or (not statistics.has_min_max and statistics.null_count != each.num_rows):
+            return None
+        found += [abs(statistics.min), abs(statistics.max)] if statistics.has_min_max else []
+    return max(found)
+
+
+def _totals(spec: FileSpec, group: FileSlice, keys: pa.Array, column: str) -> dict[str, Any]:
+    """Return the present values of a column by record key, of these keys."""
+    if group.base is None and not group.logs:
+        return {}
+    rows = stitched(spec.store, spec.streams, group, columns=[column], meta=False).rows
+    if column not in rows.column_names:
+        return {}
+    rows = rows.filter(pc.is_in(rows.column(RECORD_KEY), value_set=keys))
+    return dict(zip(rows.column(RECORD_KEY).to_pylist(), rows.column(column).to_pylist(), strict=True))
 
 
 def _onto(plan: StreamPlan, partition: str, bucket: int) -> FileSlice:

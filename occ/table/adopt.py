@@ -40,7 +40,16 @@ from ..incoming import null_free
 from ..liveness import HEARTBEATS, HeartbeatObserver, instants_with_markers
 from ..log import LogState, Publisher, UndecidedError, epochs, finish, known_batches, metadata_of, read_epoch, start_log
 from ..session import PROPERTIES, cold_view, prove, read_config
-from .create import first_entry, next_generation, refuse_unknown_settings, refuse_unsafe, settings_for, with_floor
+from .adopted_streams import refuse_other_merges, with_streams_of
+from .create import (
+    declarations_of,
+    first_entry,
+    next_generation,
+    refuse_unknown_settings,
+    refuse_unsafe,
+    settings_for,
+    with_floor,
+)
 from .table import Table, store_of
 
 _log = logging.getLogger("lakelatch.adopt")
@@ -54,6 +63,7 @@ def adopt(
     writer: str = "",
     env: Environment = SYSTEM,
     progress: Callable[[float], None] | None = None,
+    streams: Mapping[str, Mapping[str, Any]] | None = None,
     storage: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Table:
@@ -67,6 +77,7 @@ def adopt(
         lock: URL of the lock. None: that of the old log, or without one the table's own.
         writer: a name for logs and conflict messages; host and process number otherwise.
         progress: called with the seconds for which silent writers must still be watched.
+        streams: as of `create`; only where the log is lost and the properties, which have them else, do not tell.
         storage: options of the store, as of `lakelatch.open`.
         settings: fields of `Settings`, for all writers.
 
@@ -74,9 +85,11 @@ def adopt(
         ConfigError: the log is there and sound; or the rows are not laid out in so many ``buckets``.
         CommitError: a writer is alive. Nothing was changed.
         CorruptTableError: there are data files but no commit, so the first commit would make them visible.
-        UnsupportedTableError: this library cannot write the table; the message says why and the way out.
+        UnsupportedTableError: this library cannot write the table, or another engine has merged events of its streams; the
+            message says why and the way out.
     """
     refuse_unknown_settings(adopt, settings)
+    declarations = declarations_of(streams)
     store = store_of(url, storage)
     if (properties := store.body(PROPERTIES)) is not None:
         # A table of ours may be half created: its creator has died, or is slow.
@@ -108,9 +121,12 @@ def adopt(
         config.refuse_other_columns(schema.names, table=store.url)
         _refuse_marks(store, schema.names)
     slices = view.snapshot.file_slices()
+    wanted = with_streams_of(store, config, wanted, schema, declarations, slices)
+    if wanted.streams:
+        refuse_other_merges(store, config, wanted.streams, slices, table.session.log.look() if table else ())
     refuse_other_keys(store, config, slices)
     _refuse_null_ordering(store, config, slices)
-    if "bucket_count" in settings:
+    if "bucket_count" in settings or wanted.streams:
         refuse_misplaced(store, config, slices, wanted.bucket_count)
     prove(wanted.lock, store.url, env=env)
     if table is not None:
@@ -126,7 +142,7 @@ def adopt(
             left = log.take_over(
                 next_generation(wanted, env),
                 lambda: _latest(store, config),
-                lambda said: _landed(store, config, said),
+                lambda said: _landed(store, config, said, whole=True),
                 lambda commit: _meets(store, config, commit, log.look()),
             )
         if left:
@@ -136,14 +152,17 @@ def adopt(
         publisher = Publisher(store, env, config.timeline_folder)
         _publish(publisher, [c for c in commits if not _is_left_out(store, config, publisher, c, state)])
         publisher.secure()  # the new log cannot restore instants that a power cut loses
-        batches = tuple(_landed(store, config, state.batches))
+        batches = tuple(_landed(store, config, state.batches, whole=False))
         start_log(store, *first_entry(store, env, wanted, top=_latest(store, config), batches=batches))
-    return with_floor(Table(store, env=env, writer=writer))
+    made = with_floor(Table(store, env=env, writer=writer))
+    if made.streams:
+        made.session.secure_streams()
+    return made
 
 
-def _landed(store: Store, config: TableConfig, said: Batches) -> tuple[Landed, ...]:
+def _landed(store: Store, config: TableConfig, said: Batches, *, whole: bool) -> tuple[Landed, ...]:
     """The committed batches by log and timeline: a torn log lacks some, and another engine may have undone others."""
-    return known_batches(read_timeline(store, config), History(store, config.timeline_folder), said)
+    return known_batches(read_timeline(store, config), History(store, config.timeline_folder), said, whole=whole)
 
 
 def _old_log(store: Store) -> tuple[LogState, list[Commit]]:

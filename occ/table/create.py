@@ -14,7 +14,7 @@ from ...arguments import flag, instance, names, number, suggesting, text, unknow
 from ...environment import SYSTEM, Environment
 from ...errors import ConfigError, InputError
 from ...hudi.files import not_hudi
-from ...hudi.table import COPY_ON_WRITE, MERGE_ON_READ, TableConfig, from_avro
+from ...hudi.table import COPY_ON_WRITE, MERGE_ON_READ, TableConfig, from_avro, schema_of
 from ...hudi.timeline import EARLIEST, refuse_clock
 from ...locks import shown
 from ...plain_text import visible
@@ -61,7 +61,7 @@ def create(
     record_key: str | Sequence[str],
     partition_by: str | Sequence[str] = (),
     ordering_field: str | Sequence[str] | None = None,
-    schema: pa.Schema | None = None,
+    schema: pa.Schema | str | None = None,
     name: str | None = None,
     database: str = "default",
     hive_style: bool = True,
@@ -82,7 +82,7 @@ def create(
         partition_by: columns whose values name the partition folders; without any the table is unpartitioned.
         ordering_field: column by which the newer of two versions of a row is found; an older one never replaces a newer one.
             Several, in a table of version 9: the first in which two versions differ decides. Without any the later write wins.
-        schema: data columns, so that the empty table can be read.
+        schema: data columns, so that the empty table can be read; also as text: ``"id string not null, at timestamp"``.
         name: the table's name in Hudi; the last part of the URL otherwise.
         database: the name of its database in Hudi.
         hive_style: partition folders named ``column=value``.
@@ -106,7 +106,9 @@ def create(
     refuse_unknown_settings(create, settings)
     writer = text(writer, "writer", empty=True)
     store = store_of(url, storage)
-    declarations = _declarations(streams)
+    declarations = declarations_of(streams)
+    if isinstance(schema, str):
+        schema = schema_of(schema)
     if declarations:
         type = type if "type" in _given.get() else "merge_on_read"  # noqa: A001
         table_version = table_version if "table_version" in _given.get() else 9
@@ -148,7 +150,8 @@ def create(
     return table
 
 
-def _declarations(streams: Mapping[str, Mapping[str, Any]] | None) -> list[Stream]:
+def declarations_of(streams: Mapping[str, Mapping[str, Any]] | None) -> list[Stream]:
+    """Return the streams that these arguments of `Table.stream` declare, by name. Raises `InputError` for others."""
     if streams is None:
         return []
     told = 'streams are told by name, as {"orders": {"columns": ["amount"], "ordering": "paid_at"}}'
@@ -344,7 +347,12 @@ def _new_config(
             if given != visible(given) or given != given.strip():
                 raise InputError(f"{what}={value!r} has blanks at an end, or control characters; leave them out")
     if schema is not None:
-        instance(schema, pa.Schema, "schema", "the columns as a pyarrow.Schema, such as `table.schema`")
+        instance(
+            schema,
+            pa.Schema,
+            "schema",
+            "the columns as a pyarrow.Schema, such as `table.schema`, or as text, such as 'id string, at timestamp'",
+        )
     if not isinstance(kind, str) or kind not in _TYPES:
         raise InputError(f"no table type {kind!r}; known: {', '.join(_TYPES)}")
     keys = names(record_key, "record_key")

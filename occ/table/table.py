@@ -634,7 +634,7 @@ class Table:
         name: str,
         *,
         columns: str | Sequence[str] | None = None,
-        ordering: str | None = None,
+        ordering: str | Sequence[str] | None = None,
         on_delete: OnDelete = "clear",
         null: NullEvents = "keep",
         default: Mapping[str, Any] | None = None,
@@ -649,7 +649,8 @@ class Table:
         Args:
             name: the stream's name.
             columns: the columns it writes; they exist, and no other stream has one of them.
-            ordering: the column by whose value a later event replaces an earlier one; used by this stream alone.
+            ordering: the column by whose value a later event replaces an earlier one; used by this stream alone. Several: the
+                first in which two events differ decides.
             on_delete: the effect of `TableStream.delete`: ``"row"`` (for one stream at most) deletes the row, ``"clear"``
                 empties the stream's columns, ``"ignore"`` does nothing.
             null: ``"keep"``: a null leaves the stored value; ``"write"`` replaces it, which Hudi's readers cannot follow

@@ -120,12 +120,13 @@ class Workspace:
         """The rows passed in, with the columns of the table.
 
         Raises:
-            InputError: they do not fit the table, or lack a required value.
+            InputError: they do not fit the table, or lack a required value; or the table has streams.
             ConstraintError: they break a check.
         """
         from ...hudi.merge import rule_of
         from ..incoming import refuse_nulls
 
+        self._refuse_beside_streams()
         rows, settings = incoming.rows(self.written_schema), self.session.settings
         if (self.required or settings.check) and rule_of(self.session.config, settings.merge, settings.ties).plain:
             # with column merging the row they are merged into may have the value
@@ -212,7 +213,8 @@ class Workspace:
             known = ", ".join(each.name for each in streams) or "none declared yet"
             raise InputError(
                 f"{self.url} has streams ({known}), and rows are written and deleted through them only, because their order "
-                "would be lost beside other writes; nothing was written. Use table.stream(name).upsert or .delete",
+                "would be lost beside other writes; nothing was written. Write through a "
+                "stream: table.stream(name).upsert or .delete, in a shell --stream NAME",
                 table=self.url,
             )
 

@@ -108,7 +108,7 @@ def checked(plan: StreamPlan, rows: pa.Table, url: str) -> pa.Table:
     if not (rows.num_rows or rows.num_columns):
         return rows
     keys = list(dict.fromkeys([*config.record_key_fields, *config.partition_fields]))
-    wanted = [*keys, stream.ordering, *(() if deletes else stream.columns)]
+    wanted = [*keys, *stream.ordered_by, *(() if deletes else stream.columns)]
     if missing := [each for each in wanted if each not in rows.column_names]:
         unknown = [each for each in rows.column_names if each not in plan.spec.schema.names]
         hints = "".join(f" ({name!r}: {hint})" for name in unknown if (hint := meant(name, missing)))
@@ -125,15 +125,16 @@ def checked(plan: StreamPlan, rows: pa.Table, url: str) -> pa.Table:
             "it to the stream; nothing was written",
             columns=more,
         )
-    order = rows.column(stream.ordering)
-    strange = pc.is_nan(order) if pa.types.is_floating(order.type) else pa.scalar(value=False)
-    bad = pc.or_kleene(pc.is_null(order), pc.fill_null(strange, fill_value=False))
-    if pc.any(bad, min_count=0).as_py():
-        some = rows.filter(bad).column(keys[0])
-        raise InputError(
-            f"{len(some)} rows of stream {stream.name!r} of {url} have no {stream.ordering} ({keys[0]} {shown(some)}), by which "
-            "its events are ordered; nothing was written",
-            column=stream.ordering,
-        )
+    for name in stream.ordered_by:
+        order = rows.column(name)
+        strange = pc.is_nan(order) if pa.types.is_floating(order.type) else pa.scalar(value=False)
+        bad = pc.or_kleene(pc.is_null(order), pc.fill_null(strange, fill_value=False))
+        if pc.any(bad, min_count=0).as_py():
+            some = rows.filter(bad).column(keys[0])
+            raise InputError(
+                f"{len(some)} rows of stream {stream.name!r} of {url} have no {name} ({keys[0]} {shown(some)}), by which its "
+                "events are ordered; nothing was written",
+                column=name,
+            )
     refuse_nulls(rows, [each for each in plan.required if each in wanted], config)
     return rows.select(wanted)

@@ -109,3 +109,29 @@ def test_files_are_written_as_events_of_a_stream(run, url, tmp_path):
     ):
         assert told in run("upsert", url, str(events), "--stream", "two", *wrong, code=2).stderr
     assert "no stream 'three'" in run("upsert", url, str(events), "--stream", "three", code=2).stderr
+
+
+def test_one_call_makes_a_table_with_its_streams(run, tmp_path):
+    url = str(tmp_path / "made")
+    columns = "id string, a bigint, a_at timestamp, seq int, b string, b_at bigint, c string, day date, hour int"
+    streams = ["--stream", "one:a_at,seq:a", "--stream", "two:b_at:b"]
+    run("create", url, "--record-key", "id", "--schema", columns, *streams)
+    with lakelatch.open(url) as table:
+        assert [(each.name, each.columns, each.ordered_by) for each in table.streams] == [
+            ("one", ("a",), ("a_at", "seq")),
+            ("two", ("b",), ("b_at",)),
+        ]
+        assert (table.config.merge_on_read, table.settings.bucket_count) == (True, 8)
+    assert "c by day, hour" in run("streams", "add", url, "three", "--columns", "c", "--ordering", "day,hour").stdout
+    rows = tmp_path / "rows.json"
+    rows.write_text('{"id": "x", "a": 5, "a_at": "2026-01-01 00:00:00Z", "b": "", "b_at": 1}\n')
+    refused = run("upsert", url, str(rows), code=2).stderr
+    assert "Write through a stream: table.stream(name).upsert or .delete, in a shell --stream NAME" in refused
+    for wrong, told in (
+        (["--schema", "id strin"], "declares no columns"),
+        (["--schema", columns, "--stream", "one:a"], "--stream 'one:a' is no stream"),
+        (["--schema", columns, *streams, "--type", "copy_on_write"], "merge-on-read"),
+        (["--schema", "nowhere.json"], "neither a Parquet file nor an Avro schema"),
+    ):
+        assert told in run("create", str(tmp_path / "no"), "--record-key", "id", *wrong, code=2).stderr
+    assert not (tmp_path / "no").exists()

@@ -10,7 +10,9 @@ import pyarrow as pa
 import pytest
 
 import lakelatch
+from lakelatch.occ.check.check import check
 
+from .cases import WRITE_OPTIONS
 from .readers import ask_jvm, by_hudi_rs, by_us, in_order
 
 pytestmark = pytest.mark.jvm
@@ -89,3 +91,96 @@ def test_a_late_event_is_what_hudi_readers_see_until_a_compaction(tmp_path: Path
         assert [row["amount"] for row in by_hudi_rs(tmp_path / "table")] == [4]
         table.compact()
         assert [row["amount"] for row in by_hudi_rs(tmp_path / "table")] == [5]
+
+
+EACH_COMMIT = "options => 'hoodie.compact.inline.max.delta.commits=1"
+SUMS = pa.schema([("id", pa.string()), ("n", pa.int64()), ("at", pa.int64())])
+
+
+def summed(folder: Path) -> list[dict[str, Any]]:
+    """A table whose events add up to 103; a JVM that compacts it keeps the last one."""
+    streams = {"s": {"columns": ["n"], "ordering": "at", "merge": {"n": "sum"}, "foreign_readers": False}}
+    with lakelatch.create(str(folder), record_key="id", schema=SUMS, bucket_count=1, streams=streams) as table:
+        for number, n in enumerate((100, 1, 2)):
+            table.stream("s").upsert([{"id": "a", "n": n, "at": number}], batch=("web", number))
+        return table.read().to_pylist()
+
+
+def timeline(folder: Path) -> set[str]:
+    return {each.name for each in (folder / ".hoodie/timeline").iterdir() if not each.name.endswith(".crc")}
+
+
+def test_the_jvm_neither_compacts_nor_clusters_nor_writes_a_table_with_streams(tmp_path: Path) -> None:
+    """It fails before anything is on the timeline, also at the plan of a compaction that is ours; its readers go on."""
+
+    def call(procedure: str) -> dict[str, Any]:
+        return {"kind": "sql", "statements": [f"call {procedure}"]}
+
+    options = {key: value for key, value in WRITE_OPTIONS.items() if "partition" not in key} | {
+        "hoodie.write.table.version": "9",
+        "hoodie.table.name": "upserted",
+        "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+        "hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.NonpartitionedKeyGenerator",
+        "hoodie.compact.inline": "true",
+        "hoodie.compact.inline.max.delta.commits": "1",
+    }
+    jobs: dict[str, dict[str, Any]] = {
+        "planned": call(f"run_compaction(op => 'schedule', path => '%s', {EACH_COMMIT}')"),
+        "compacted": call(f"run_compaction(op => 'scheduleAndExecute', path => '%s', {EACH_COMMIT}')"),
+        "clustered": call("run_clustering(op => 'scheduleAndExecute', path => '%s')"),
+        "executed": {"kind": "compact"},
+        "upserted": {"kind": "upsert", "rows": [{"id": "a", "n": 5, "at": 9}], "options": options},
+    }
+    asked = []
+    for name, job in jobs.items():
+        path = str(tmp_path / name)
+        summed(tmp_path / name)
+        if name == "executed":
+            with lakelatch.open(path) as table:
+                job["instant"] = table.plan_compaction()
+        if "statements" in job:
+            job["statements"] = [each % path for each in job["statements"]]
+        asked += [{"path": path} | job, {"path": path, "kind": "snapshot"}]
+    before = {name: timeline(tmp_path / name) for name in jobs}
+    answers = ask_jvm(asked, tmp_path)
+    for name, job, read in zip(jobs, answers[::2], answers[1::2], strict=True):
+        assert "LAKELATCH" in job["error"] or "lakelatch" in job["error"], (name, job)
+        assert [row["id"] for row in read["rows"]] == ["a"], name
+        assert timeline(tmp_path / name) == before[name]
+        assert [row["n"] for row in by_us(tmp_path / name)] == [103], name
+
+
+def test_a_compaction_that_a_jvm_insists_on_is_noticed_and_can_be_taken_back(tmp_path: Path) -> None:
+    """A job that names its own type of markers does not look at that of the table."""
+    folder = tmp_path / "table"
+    rows = summed(folder)
+    insists = f"{EACH_COMMIT},hoodie.write.markers.type=DIRECT'"
+    run = f"call run_compaction(op => 'scheduleAndExecute', path => '{folder}', {insists})"
+    (answer,) = ask_jvm([{"path": str(folder), "kind": "sql", "statements": [run]}], tmp_path)
+    assert [row["n"] for row in answer["rows"]] == [2]
+    with lakelatch.open(str(folder)) as table:
+        (finding,) = [each for each in check(table.store).findings if each.severity == "damage"]
+        assert finding.kind == "stranger-in-streams"
+        with pytest.raises(lakelatch.UnsupportedTableError, match="another engine has committed"):
+            table.stream("s").upsert([{"id": "a", "n": 5, "at": 9}], batch=("web", 9))
+    for lost in (False, True):
+        copy = tmp_path / f"copy {lost}"
+        shutil.copytree(folder, copy)
+        if lost:
+            shutil.rmtree(copy / ".hoodie/.lakelatch")
+        with pytest.raises(lakelatch.UnsupportedTableError, match="has merged events of streams") as refused:
+            lakelatch.adopt(str(copy))
+    instant = refused.value.instant
+    assert instant in finding.message
+    back = f"call rollback_to_instant(table => 'insisted', instant_time => '{instant}')"
+    named = f"create table insisted using hudi location '{folder}'"
+    statements = ["set hoodie.write.markers.type=DIRECT", named, back, "reset hoodie.write.markers.type"]
+    (answer,) = ask_jvm([{"path": str(folder), "kind": "sql", "statements": statements}], tmp_path)
+    assert "rows" in answer, answer["error"]
+    with lakelatch.open(str(folder)) as table:
+        assert table.read().to_pylist() == rows
+        table.stream("s").upsert([{"id": "a", "n": 1000, "at": 7}], batch=("web", 4))
+        for _ in range(2):
+            assert [row["n"] for row in table.read().to_pylist()] == [1103]
+            table.compact()
+        assert [each for each in check(table.store).findings if each.severity == "damage"] == []

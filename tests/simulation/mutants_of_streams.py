@@ -16,6 +16,7 @@ from lakelatch.hudi.files import LogFile
 from lakelatch.hudi.files.file_names import new_file_id
 from lakelatch.hudi.timeline.snapshot import TimelineView
 from lakelatch.occ.services import compaction, rewriting
+from lakelatch.occ.session import Session
 from lakelatch.occ.staging import stream_files
 from lakelatch.occ.writing import stream_writes
 from lakelatch.streams import CLEARED, DELETED, UPSERT, events, merge
@@ -52,6 +53,16 @@ def events_are_merged_by_requested_time() -> Patches:
 def the_writes_of_one_commit_change_places() -> Patches:
     """What a transaction writes later is merged first."""
     return _in_order(lambda log: (log.completed, -log.version, log.write_token))
+
+
+@mutant(lambda shape: replace(_streams(shape), streams=4))
+def the_properties_are_written_once() -> Patches:
+    """A table that has streams gets no more of them into its properties, where a lost log is looked for."""
+
+    def make(real: Any) -> Any:
+        return lambda self: None if self.config.for_streams else real(self)
+
+    return [method(Session, "secure_streams", make)]
 
 
 @mutant(_kept)

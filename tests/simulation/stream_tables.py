@@ -31,7 +31,7 @@ from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.occ.writing import stream_writes
 from lakelatch.spark.writing.rebase import stats_of
 from lakelatch.spark.writing.streams import PLACE, EventsTask
-from lakelatch.streams import CLEAR, CLEARED, DELETED, UPSERT, Stream, slice_rows
+from lakelatch.streams import CLEAR, CLEARED, DELETED, UPSERT, Stream, declared_in, slice_rows
 from lakelatch.testing import FakeEnvironment
 
 from ..streams.model import Model, Row
@@ -261,6 +261,16 @@ def judge_conflicts(attempts: Iterable[Attempt], entries: Iterable[LogEntry]) ->
     for attempt in attempts:
         if attempt.outcome == "conflict" and attempt.winner not in restores:
             raise Anomaly(f"{attempt.name} wrote events and lost against {attempt.winner or 'nobody'}")
+
+
+def judge_declared(table: Table, attempts: Iterable[Attempt], entries: Iterable[LogEntry]) -> None:
+    """Were the log lost now, the properties would know every stream and column of which an event has landed."""
+    declared = declared_in(table.session.read_config())
+    known = {each.name: set(each.columns) for each in (declared.streams if declared else ())}
+    there = {each.instant for each in entries if isinstance(each, Commit)}
+    for event in (event for attempt in attempts if attempt.instant in there for event in attempt.events):
+        if not set(event.columns) <= known.get(event.stream, set()):
+            raise Anomaly(f"the properties know {known}, and {event.stream} has written {event.columns}")
 
 
 def judge_explained(table: Table, state: State, key: str) -> None:

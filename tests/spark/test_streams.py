@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import lakelatch.spark
 from lakelatch.errors import InputError
 from lakelatch.spark.reading.columns import spark_schema
 from lakelatch.streams import CLEARED, DELETED, UPSERT
@@ -122,6 +123,57 @@ def test_events_that_are_not_whole_are_refused_and_nothing_is_written(spark, tab
     assert table.read().count() == 0
     with pytest.raises(InputError, match="through them only"):
         table.upsert(frame("id string, city string, a_at long, a long, a2 string", "x", "x", 1, 1, ""))
+
+
+@pytest.mark.parametrize("route", ["driver", "tasks"])
+def test_a_total_that_others_could_not_read_is_refused_by_key(spark, make, route):
+    table = make(sizes=ROUTES[route], **MADE)
+    half = 2**62
+    table.table.upsert(pa.Table.from_pylist([{"id": "x", "city": "x", "c": half - 7}], schema=SCHEMA))
+    stream = table.stream("c", columns=["c"], ordering="c_at", merge={"c": "sum"}, foreign_readers=False)
+    for number, (value, refused) in enumerate(
+        [(3, ""), (5, f"key 'x' from {half - 4} to {half + 1}"), (half // 100, "thousandth")]
+    ):
+        rows = spark.sql(f"select id, 'x' as city, 1L as c_at, {value}L as c from values ('x'), ('y') as t(id)")
+        if refused:
+            with pytest.raises(InputError, match=refused):
+                stream.upsert(rows, batch=("test", number))
+        else:
+            stream.upsert(rows, batch=("test", number))
+        assert {row["id"]: row["c"] for row in table.read().collect()} == {"x": half - 4, "y": 3}
+
+
+def test_one_call_makes_a_table_and_one_sink_fills_several_streams_each_batch_once(spark, tmp_path):
+    at = pa.scalar(7, pa.timestamp("s")).as_py()
+    rows = [("x", "order", 5, at, "/", 3), ("y", "click", 1, at, "/b", 4)]
+    both = spark.createDataFrame(rows, "id string, kind string, amount long, paid_at timestamp, page string, seen long")
+    streams = {
+        "orders": {"columns": ["amount"], "ordering": "paid_at"},
+        "clicks": {"columns": ["page"], "ordering": "seen"},
+    }
+    with lakelatch.spark.create(
+        spark, str(tmp_path / "t"), record_key="id", schema=both.drop("kind").schema, streams=streams
+    ).table as made:
+        assert made.schema().field("paid_at").type == pa.timestamp("us", "UTC")
+        table = lakelatch.spark.open(spark, made)
+        parts = {
+            "orders": lambda rows: rows.where("kind = 'order'").select("id", "amount", "paid_at"),
+            "clicks": lambda rows: rows.select("id", "page", "seen"),
+        }
+        with pytest.raises(InputError, match="no stream 'more'"):
+            table.sink(streams=parts | {"more": parts["orders"]})
+        for wrong in ({"orders": "id"}, ["orders"]):
+            with pytest.raises(InputError, match="give a function by the name of each stream"):
+                table.sink(streams=wrong)
+        sink, commits = table.sink(streams=parts, source="events"), len(made.commits())
+        assert [sink(both, 1).repeated, sink(both, 1).repeated] == [False, True]
+        assert len(made.commits()) == commits + 1, "both streams in one commit"
+        assert {row.id: (row.amount, row.page) for row in table.read().collect()} == {"x": (5, "/"), "y": (None, "/b")}
+        bad = {**parts, "clicks": lambda rows: rows.select("id", "page")}
+        with pytest.raises(InputError, match="lack seen of stream 'clicks'"):
+            table.sink(streams=bad, source="events")(both, 2)
+        assert made.last_batch("events") == 1
+        assert not both.is_cached
 
 
 @pytest.mark.parametrize("table", ["tasks"], indirect=True)

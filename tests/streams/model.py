@@ -53,7 +53,7 @@ class Model:
         """Also late ones, unless they are older than what emptied the columns."""
         state = self.states[tuple(event[each] for each in self.keys)]
         floor = state.emptied.get(stream.name)
-        if floor is not None and event[stream.ordering] < floor:
+        if floor is not None and self._order(stream, event) < floor:
             return
         for column, merger in stream.merge:
             if column in stream.columns and column in event:
@@ -69,9 +69,9 @@ class Model:
             key = tuple(event[each] for each in self.keys)
             state = self.states.setdefault(key, State())
             newest = state.newest.get(name)
-            if newest is not None and event[stream.ordering] < newest:
+            if newest is not None and self._order(stream, event) < newest:
                 continue
-            state.newest[name] = event[stream.ordering]
+            state.newest[name] = self._order(stream, event)
             if kind == UPSERT:
                 if not state.there:
                     state.there, state.values = True, self._defaults()
@@ -80,7 +80,7 @@ class Model:
                     if not merged and column in event and (event[column] is not None or stream.null == "write"):
                         state.values[column] = event[column]
             elif kind == CLEARED:
-                state.emptied[name] = event[stream.ordering]
+                state.emptied[name] = self._order(stream, event)
                 for column in stream.columns if state.there else ():
                     state.values[column] = self._defaults().get(column)
             elif kind == DELETED:
@@ -100,5 +100,13 @@ class Model:
                 for column, merger in [pair for each in self.streams.values() for pair in each.merge]:
                     if column in row:
                         row[column] = MERGED[merger](row[column]) if row[column] else None
-                found[key] = row | {each.ordering: state.newest.get(each.name) for each in self.streams.values()}
+                for each in self.streams.values():
+                    newest = state.newest.get(each.name) or (None,) * len(each.ordered_by)
+                    row |= dict(zip(each.ordered_by, newest, strict=True))
+                found[key] = row
         return found
+
+    @staticmethod
+    def _order(stream: Stream, event: Row) -> tuple[Any, ...]:
+        """The first ordering column in which two events differ decides."""
+        return tuple(event[name] for name in stream.ordered_by)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import shutil
-from pathlib import Path
+import re
+from datetime import date
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -12,8 +13,9 @@ import pytest
 import lakelatch
 from lakelatch.errors import ConfigError, ConflictError, InputError
 from lakelatch.mergers import Laws
+from lakelatch.streams import declared_in
 from lakelatch.testing import FakeEnvironment
-from lakelatch.testing.faults import FaultStore, On, Refuse
+from lakelatch.testing.faults import FaultStore, On, Pause, Refuse
 
 SCHEMA = pa.schema(
     [("id", pa.string()), ("part", pa.string())]
@@ -136,6 +138,48 @@ def test_a_default_is_for_rows_that_appear_after_it_was_declared(table):
     assert sorted((each["id"], each["b"]) for each in table.read().to_pylist()) == [("x", 7), ("y", 7)]
 
 
+def test_of_several_ordering_columns_the_first_that_differs_decides(table):
+    stream = table.stream("one", columns=["a"], ordering=["day", "ratio", "a_at"], on_delete="row")
+    assert stream.declaration.ordered_by == ("day", "ratio", "a_at")
+    assert repr(stream).endswith("a by day, ratio, a_at; on delete row>")
+    assert stream.declaration.to_json()["then_by"] == ("ratio", "a_at")
+
+    def send(a, day, ratio, at, *, delete=False):
+        event = row(day=date(2026, 1, day), ratio=Decimal(ratio), a_at=at)
+        (stream.delete if delete else stream.upsert)([event if delete else event | {"a": a}])
+
+    def read():
+        return [(each["a"], each["day"].day, each["ratio"], each["a_at"]) for each in table.read().to_pylist()]
+
+    send(1, 2, "1.5", 5)
+    for late in ((2, 1, "9", 9), (3, 2, "1.49", 9), (4, 2, "1.5", 4)):
+        send(*late)
+        assert read() == [(1, 2, Decimal("1.50"), 5)]
+    assert [each.counted for each in table.explain_row("x")[0].events] == [True, False, False, False]
+    table.compact()
+    send(0, 2, "1.5", 4, delete=True)
+    assert read() == [(1, 2, Decimal("1.50"), 5)]
+    send(5, 2, "1.51", -1)
+    assert read() == [(5, 2, Decimal("1.51"), -1)]
+    send(0, 3, "-1", 0, delete=True)
+    table.compact()
+    send(6, 3, "-1.01", 7)
+    assert read() == []
+    send(7, 3, "-1", 0)
+    assert read() == [(7, 3, Decimal("-1.00"), 0)]
+    with lakelatch.open(table.url, env=table.env) as other:
+        assert other.stream(
+            "one", columns=["a"], ordering=("day", "ratio", "a_at"), on_delete="row"
+        ).declaration.then_by
+        for order in ("day", ["day", "a_at", "ratio"], ["day", "ratio"]):
+            with pytest.raises(InputError, match="declared otherwise"):
+                other.stream("one", columns=["a"], ordering=order, on_delete="row")
+        with pytest.raises(InputError, match=r"1 rows of stream 'one' of .* have no ratio"):
+            other.stream("one").upsert([row(a=1, day=date(2026, 1, 9), ratio=None, a_at=1)])
+        with pytest.raises(InputError, match=r"the rows lack ratio"):
+            other.stream("one").upsert([row(a=1, day=date(2026, 1, 9), a_at=1)])
+
+
 class Liar:
     """Says that the order is of no account, and that a value may come twice."""
 
@@ -204,6 +248,17 @@ REFUSED = [
     ({"columns": ["part"]}, "part of .* is part of the key or partition"),
     ({"columns": ["_hoodie_record_key"]}, "_hoodie_record_key.* that Hudi keeps"),
     ({"ordering": None}, "ordering=None is no text"),
+    ({"ordering": []}, r"ordering=\[\] is no text"),
+    ({"ordering": ["a_at", "a_at"]}, "names a column twice"),
+    ({"ordering": ["a_at", 5]}, "names no columns"),
+    ({"ordering": ["a_at", "nope"]}, "no column nope"),
+    ({"ordering": ["a_at", "flags"]}, "column flags of type list<.*> orders nothing"),
+    ({"ordering": ["a_at", "b_at"]}, "stream 'two' of .* writes b_at already"),
+    ({"ordering": ["a_at", "id"]}, "id of .* is part of the key or partition"),
+    (
+        {"name": "two", "columns": ["b"], "ordering": ["b_at", "c"], "on_delete": "row"},
+        "declared otherwise: b by b_at;",
+    ),
     ({"ordering": "nope"}, "no column nope"),
     ({"ordering": "flags"}, "column flags of type list<.*> orders nothing"),
     ({"ordering": "ok"}, "column ok of type bool orders nothing"),
@@ -388,29 +443,45 @@ def test_properties_that_were_not_written_are_written_before_the_first_event(tmp
     table.close()
 
 
-def test_a_table_whose_log_is_gone_is_not_read_by_other_rules(table):
-    table.stream("one", columns=["a"], ordering="a_at")
-    table.stream("one").upsert([row(a=1, a_at=2)])
-    with lakelatch.open(table.url, env=table.env) as reader:
-        reader.session.writable = False
-        with pytest.raises(lakelatch.UnsupportedTableError, match="has streams, whose order is in its commit log"):
-            reader.read().to_arrow()
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        ({"name": "two", "columns": ["b"], "ordering": "b_at"}, ""),
+        ({"name": "one", "columns": ["a", "c"], "ordering": "a_at"}, ""),
+        ({"name": "one", "columns": ["a"], "ordering": "c"}, "stream 'one' of .* is declared otherwise"),
+        ({"name": "two", "columns": ["a"], "ordering": "b_at"}, "stream '(one|two)' of .* writes a already"),
+        ({"name": "two", "columns": ["b"], "ordering": "b_at", "on_delete": "row"}, "owns the life of its rows"),
+    ],
+)
+@pytest.mark.parametrize("moment", ["put_if_absent", "replace_if_match"])
+def test_of_two_declarations_at_once_both_hold_or_one_is_refused_by_name(tmp_path, second, words, moment):
+    """The second one comes before the first one's log entry, and before its write of the properties."""
+    given = {
+        "name": "one",
+        "columns": ["a"],
+        "ordering": "a_at",
+        "on_delete": "row" if "on_delete" in second else "clear",
+    }
+    url = str(tmp_path / "t")
+    lakelatch.create(url, env=FakeEnvironment(seed=1), **MADE).close()
+    other, refused = lakelatch.open(url), []
 
+    def declare(table, arguments):
+        try:
+            table.stream(**arguments)
+        except InputError as e:
+            refused.append(str(e))
 
-def test_streams_are_declared_again_when_the_log_was_lost(table):
-    """The properties say that the log files are of streams, so these are no other writes'."""
-    table.stream("one", columns=["a"], ordering="a_at")
-    table.stream("one").upsert([row(a=1, a_at=2)])
-    table.stream("one").upsert([row(a=2, a_at=1)])
-    table.close()
-    shutil.rmtree(Path(table.url.removeprefix("file://")) / ".hoodie/.lakelatch")
-    with lakelatch.adopt(table.url, lock="table", env=table.env, bucket_count=2) as again:
-        assert not again.streams
-        with pytest.raises(lakelatch.UnsupportedTableError, match="has streams"):
-            again.read().to_arrow()
-        with pytest.raises(lakelatch.UnsupportedTableError, match="has streams"):
-            again.compact()
-        again.stream("one", columns=["a"], ordering="a_at")
-        assert [each["a"] for each in again.read().to_pylist()] == [1]
-        again.compact()
-        assert [each["a"] for each in again.read().to_pylist()] == [1]
+    store = FaultStore(lakelatch.open(url).store)
+    table = lakelatch.occ.table.Table(store, env=FakeEnvironment(seed=2))
+    where = "/log/" if moment == "put_if_absent" else "hoodie.properties"
+    store.add(Pause(On(moment, where), call=lambda: declare(other, second)))
+    declare(table, given)
+    assert bool(refused) == bool(words), refused
+    assert all(re.search(words, each) for each in refused)
+    names = {"one", second["name"]} if not words else {"one"} if moment == "replace_if_match" else {second["name"]}
+    for each in (table, other, lakelatch.open(url)):
+        each.session.log.catch_up()
+        assert {stream.name for stream in each.streams} == names
+        assert declared_in(each.session.read_config()).streams == each.streams, "the properties are not behind"
+        each.close()

@@ -32,6 +32,7 @@ SCHEMA = pa.schema(
         *[("a1", pa.int64()), ("a2", pa.string()), ("a3", pa.decimal128(20, 2)), ("a_at", pa.int64())],
         *[("b1", pa.float64()), ("b2", pa.string()), ("b_at", pa.timestamp("us", "UTC"))],
         *[("c1", pa.string()), ("c2", pa.int32()), ("c3", pa.int64()), ("c_at", pa.string())],
+        *[("c_seq", pa.decimal128(5, 1)), ("d_seq", pa.int32())],
         *[
             ("d1", pa.int64()),
             ("d2", pa.list_(pa.string())),
@@ -57,10 +58,10 @@ DECLARED: dict[str, dict[str, Any]] = {
         "null": "write",
         "foreign_readers": False,
     },
-    "c": {"columns": ["c1", "c2"], "ordering": "c_at", "on_delete": "ignore", "default": {"c2": -1}},
+    "c": {"columns": ["c1", "c2"], "ordering": ["c_at", "c_seq"], "on_delete": "ignore", "default": {"c2": -1}},
     "d": {
         "columns": ["d1", "d2", "d3", "d5"],
-        "ordering": "d_at",
+        "ordering": ["d_at", "d_seq"],
         "merge": {"d1": "sum", "d2": "collect_set(2)", "d3": "count"},
         "default": {"d1": 5},
         "null": "write",
@@ -87,7 +88,9 @@ _VALUES = {
     "d3": st.none() | st.just(7),
     "d4": st.none() | st.sampled_from([-1.5, 0.0, 2.5]),
     "d5": _TEXTS,
-    "d_at": st.sampled_from([-1.5, 0.0, 1.0, 2.0, 3.0]),
+    "d_at": st.sampled_from([-1.5, 0.0, 1.0, 2.0]),
+    "d_seq": st.integers(-1, 1),
+    "c_seq": st.integers(-1, 1).map(lambda n: Decimal(n) / 2),
 }
 
 
@@ -224,7 +227,7 @@ class Machine(RuleBasedStateMachine):
 
     def batch(self, data: Any, name: str, *, delete: bool) -> list[Row]:
         stream = next(each for each in self.table.session.streams if each.name == name)
-        columns = [stream.ordering, *(() if delete else stream.columns)]
+        columns = [*stream.ordered_by, *(() if delete else stream.columns)]
         size = data.draw(st.integers(0, 5))
         return [
             {"id": data.draw(st.sampled_from(IDS)), "part": data.draw(st.sampled_from(PARTS))}

@@ -5,6 +5,7 @@ Each module documents the ``--json`` output of its command.
 
 from __future__ import annotations
 
+import gc
 import sys
 
 _ANYWHERE = ("--debug", "--verbose")
@@ -12,6 +13,8 @@ _ANYWHERE = ("--debug", "--verbose")
 
 def main() -> None:
     """Run the command line of this process."""
+    # At Python's own threshold the collector would go through what a command imports some four hundred times.
+    gc.set_threshold(50_000)
     from .standard_streams import OutputLostError, flush, give_up, secure
 
     # This order: a file opened before `secure` could get the number of a closed stream, and an import before

@@ -16,7 +16,7 @@ there `last_non_null` and `last_unless` give the same result wherever rows are c
 
 from .interface import Groups, Laws, Merger
 from .named import BUILT_IN, find
-from .order import ages, in_time, ranks, refuse_unordered
+from .order import ages, ages_of, in_time, ranks, refuse_unordered
 from .rows import Ties, combine, join, top_n_per_key
 from .rule import EVERY, Rule
 from .totals import Count, Sum
@@ -32,6 +32,7 @@ __all__ = [
     "Sum",
     "Ties",
     "ages",
+    "ages_of",
     "combine",
     "find",
     "in_time",

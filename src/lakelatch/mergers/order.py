@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -37,6 +39,15 @@ def ages(values: pa.Array) -> _Ints:
     if pa.types.is_floating(values.type):
         values = pc.add(values.cast(pa.float64()), 0.0)
     return ranks(values)
+
+
+def ages_of(columns: Sequence[pa.Array]) -> _Ints:
+    """Return `ages` of rows that several columns order: the first in which two rows differ decides."""
+    found = ages(columns[0])
+    for each in columns[1:]:
+        more = np.unique(ages(each), return_inverse=True)[1].astype(np.int64)
+        found = np.unique(found, return_inverse=True)[1].astype(np.int64) * (int(more.max(initial=0)) + 1) + more
+    return found
 
 
 def in_time(codes: _Ints, order: _Ints) -> npt.NDArray[np.bool_]:

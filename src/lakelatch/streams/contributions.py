@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,7 @@ from ..mergers import Count, Groups, Laws, Merger, Sum, find
 from .declaration import Stream, scalar
 
 _WANTED = ("order", "one_at_a_time", "compaction", "replay")
-_SHARE = 1000  # a sum has room for this many of the largest contributions, because writers add without seeing the total
+SHARE = 1000  # a sum has room for this many of the largest contributions, because writers add without seeing the total
 _DIGITS = 18  # the digits of a decimal with room for that
 
 
@@ -75,15 +76,26 @@ def lifted(stream: Stream, rows: pa.Table) -> pa.Table:
     return rows
 
 
+def limit_of(kind: pa.DataType) -> Any:
+    """Return the value that a sum of this type cannot reach."""
+    if pa.types.is_decimal(kind):
+        return Decimal(10) ** (kind.precision - kind.scale)
+    return 2**64 if kind == pa.uint64() else 2**63
+
+
+def zero_of(kind: pa.DataType) -> pa.Scalar:
+    """Return zero in a type that has sums."""
+    return pa.scalar(Decimal(0) if pa.types.is_decimal(kind) else 0, kind)
+
+
 def _refuse_too_much(column: str, merger: Merger, values: pa.Array) -> None:
     if not isinstance(merger, Sum | Count):
         return
     kind = values.type
+    most: Any = limit_of(kind) / SHARE if pa.types.is_decimal(kind) else limit_of(kind) // SHARE
     if pa.types.is_decimal(kind):
-        most = pa.scalar(Decimal(10) ** (kind.precision - kind.scale) / _SHARE)
         values = values.cast(pa.decimal256(76, kind.scale))
-    else:
-        most = pa.scalar((2**64 if kind == pa.uint64() else 2**63) // _SHARE, kind)
+    most = pa.scalar(most) if pa.types.is_decimal(kind) else pa.scalar(most, kind)
     beyond = pc.greater(values, most)
     if kind != pa.uint64():
         beyond = pc.or_(beyond, pc.less(values, pc.negate(most)))

@@ -37,6 +37,7 @@ class Stream:
         name: by which it is written.
         columns: its value columns, which no other stream writes.
         ordering: the column whose value decides which event is newer; it belongs to this stream alone.
+        then_by: more such columns, each for events that are equal by those before it.
         on_delete: the effect of its deletes: ``row`` removes the row, ``clear`` empties the stream's columns, ``ignore`` nothing.
         null: ``keep``: a null keeps the old value. ``write``: it replaces it.
         foreign_readers: True if Hudi's own readers are to see what they can of it before a compaction.
@@ -52,15 +53,26 @@ class Stream:
     foreign_readers: bool = True
     defaults: tuple[Default, ...] = ()
     merge: tuple[tuple[str, str], ...] = ()
+    then_by: tuple[str, ...] = ()
+
+    @property
+    def ordered_by(self) -> tuple[str, ...]:
+        """The ordering columns, the first that differs decides."""
+        return (self.ordering, *self.then_by)
 
     @property
     def own(self) -> tuple[str, ...]:
-        """All columns that it writes, the ordering column first."""
-        return (self.ordering, *self.columns)
+        """All columns that it writes, the ordering columns first."""
+        return (*self.ordered_by, *self.columns)
+
+    def order_of(self, event: Mapping[str, Any]) -> Any:
+        """Return the value by which an event is ordered, a tuple of several; None if the stream has set none of them."""
+        values = tuple(event.get(name) for name in self.ordered_by)
+        return None if None in values else values if self.then_by else values[0]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values for a log entry. Earlier versions of this library read it if ``merge`` is absent."""
-        return {name: value for name, value in asdict(self).items() if name != "merge" or value}
+        """Return plain values for a log entry. Earlier versions of this library read it without the fields left out."""
+        return {name: value for name, value in asdict(self).items() if name not in ("merge", "then_by") or value}
 
     @classmethod
     def from_json(cls, value: Any) -> Stream:
@@ -72,6 +84,7 @@ class Stream:
                     "columns": tuple(value["columns"]),
                     "defaults": tuple(Default(**each) for each in value.get("defaults", ())),
                     "merge": tuple((column, merger) for column, merger in value.get("merge", ())),
+                    "then_by": tuple(value.get("then_by", ())),
                 }
             )
         except (TypeError, KeyError, ValueError) as e:
@@ -99,13 +112,9 @@ def declared(
     Raises:
         InputError: an argument is no name, word or value.
     """
-    if isinstance(ordering, list | tuple):
-        raise InputError(
-            f"ordering={ordering!r}: a stream is ordered by one column, whose value each row keeps; name one, or write one that "
-            "holds them all"
-        )
-    order = text(ordering, "ordering")
-    given = tuple(each for each in names(columns, "columns") if each != order)
+    several = isinstance(ordering, list | tuple) and ordering
+    order, *then_by = names(ordering, "ordering") if several else [text(ordering, "ordering")]
+    given = tuple(each for each in names(columns, "columns") if each not in (order, *then_by))
     for what, value in (("on_delete", on_delete), ("null", null)):
         if value not in _WORDS[what]:
             raise InputError(f"{what}={value!r} is unknown; say {' or '.join(map(repr, _WORDS[what]))}")
@@ -132,6 +141,7 @@ def declared(
         foreign_readers,
         tuple(Default(column, _plain(column, value), "") for column, value in (default or {}).items()),
         mergers,
+        tuple(then_by),
     )
 
 
@@ -250,7 +260,10 @@ def described(stream: Stream) -> str:
     more = [f"null {stream.null}"] * (stream.null != KEEP) + ["for our readers alone"] * (not stream.foreign_readers)
     defaults = [f"{each.column} = {each.value!r} by default" for each in stream.defaults]
     mergers = [f"{column} merged by {merger}" for column, merger in stream.merge]
-    what = [f"{', '.join(stream.columns) or 'no columns'} by {stream.ordering}", f"on delete {stream.on_delete}"]
+    what = [
+        f"{', '.join(stream.columns) or 'no columns'} by {', '.join(stream.ordered_by)}",
+        f"on delete {stream.on_delete}",
+    ]
     return "; ".join((*what, *mergers, *defaults, *more))
 
 
@@ -293,13 +306,13 @@ def refuse_columns(stream: Stream, schema: pa.Schema | None, config: TableConfig
         )
     if not stream.columns:
         raise InputError(f"stream {stream.name!r} of {table} has no columns beside its ordering column; name some")
-    kind = schema.field(stream.ordering).type
-    if not any(is_kind(kind) for is_kind in _ORDERS):
-        raise InputError(
-            f"stream {stream.name!r}: column {stream.ordering} of type {kind} orders nothing; take a number, a text, a date "
-            "or a time",
-            column=stream.ordering,
-        )
+    for name in stream.ordered_by:
+        if not any(is_kind(schema.field(name).type) for is_kind in _ORDERS):
+            raise InputError(
+                f"stream {stream.name!r}: column {name} of type {schema.field(name).type} orders nothing; take a number, a text, "
+                "a date or a time",
+                column=name,
+            )
     for each in stream.defaults:
         if each.column not in stream.columns:
             raise InputError(

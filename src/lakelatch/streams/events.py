@@ -84,34 +84,72 @@ def _damage_is_told(block: Block) -> Iterator[None]:
         ) from e
 
 
+def refuse_undeclared(store: Store, streams: Sequence[Stream], logs: Sequence[LogFile]) -> None:
+    """Raise if an event in these log files is of a stream, or has a column, that is not declared.
+
+    Raises:
+        CorruptTableError: a block cannot be decoded.
+        UnsupportedTableError: a stream is not declared, or with fewer columns; or, beside streams, no stream wrote a block.
+    """
+    known = {each.name: each for each in streams}
+    for log in logs:
+        for block in read_blocks(body_of(store, log), log.path):
+            if isinstance(block, Torn) or block.kind == DELETE or block.instant != log.instant:
+                continue
+            note, _ = _opened(block)
+            if note is None and not streams:
+                continue
+            if note is None:
+                raise _no_event(block)
+            stream = known.get(note.stream)
+            if stream is None or not set(note.columns) <= set(stream.columns):
+                raise UnsupportedTableError(
+                    f"Log file {log.path} has events of stream {note.stream!r} with {', '.join(note.columns)}, which neither a "
+                    "log nor the properties declare so. Nothing was changed. Restore one of them from a copy, or declare all "
+                    "streams with all columns that they had",
+                    path=log.path,
+                    feature="streams",
+                )
+
+
+def _opened(block: Block) -> tuple[BlockNote | None, pq.ParquetFile | None]:
+    """Return the note of a block, None if no stream wrote it, and its content."""
+    if block.kind != PARQUET:
+        return None, None
+    with _damage_is_told(block):
+        file = pq.ParquetFile(pa.BufferReader(block.content))
+    return BlockNote.of(file.metadata.metadata, block.path), file
+
+
+def _no_event(block: Block) -> UnsupportedTableError:
+    return UnsupportedTableError(
+        f"Log file {block.path} of commit {block.instant} was not written by a stream, and the table has streams, whose "
+        "events have an order of their own. Roll that commit back, and write through streams only",
+        path=block.path,
+        feature="streams",
+    )
+
+
 def _read(block: Block, streams: Sequence[Stream], log: LogFile, columns: Collection[str] | None) -> Events:
-    note = file = None
-    if block.kind == PARQUET:
-        with _damage_is_told(block):
-            file = pq.ParquetFile(pa.BufferReader(block.content))
-        note = BlockNote.of(file.metadata.metadata, block.path)
+    note, file = _opened(block)
     if file is None or note is None:
-        raise UnsupportedTableError(
-            f"Log file {block.path} of commit {block.instant} was not written by a stream, and the table has streams, whose "
-            "events have an order of their own. Roll that commit back, and write through streams only",
-            path=block.path,
-            feature="streams",
-        )
+        raise _no_event(block)
     stream = of_name(streams, note.stream, f"the table of log file {block.path}")
     # A block has all columns of the table, because Hudi's readers need them. Only those named in its note carry values.
-    carried = {*META_COLUMNS, stream.ordering, *note.columns}
+    carried = {*META_COLUMNS, *stream.ordered_by, *note.columns}
     carried |= set(file.schema_arrow.names) - {column for each in streams for column in each.own}
     wanted = [
         name
         for name in file.schema_arrow.names
-        if name in carried and (columns is None or name in columns or name in META_COLUMNS or name == stream.ordering)
+        if name in carried and (columns is None or name in columns or name in META_COLUMNS or name in stream.ordered_by)
     ]
     with _damage_is_told(block):
         rows = file.read(wanted, use_threads=False)
-    if stream.ordering not in wanted or rows.column(stream.ordering).null_count:
-        raise CorruptTableError(
-            f"Log file {block.path} has events of stream {stream.name!r} without {stream.ordering}, which orders them. Restore "
-            "the file from a copy",
-            path=block.path,
-        )
+    for name in stream.ordered_by:
+        if name not in wanted or rows.column(name).null_count:
+            raise CorruptTableError(
+                f"Log file {block.path} has events of stream {stream.name!r} without {name}, which orders them. Restore the file "
+                "from a copy",
+                path=block.path,
+            )
     return Events(stream, note, log, rows, file.schema_arrow)

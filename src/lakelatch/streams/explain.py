@@ -109,7 +109,7 @@ def explained(store: Store, streams: Sequence[Stream], group: FileSlice, key: st
         row.kinds |= {each.name: each.type for each in block.schema}
         for values in block.rows.filter(pc.equal(block.rows.column(RECORD_KEY), key)).to_pylist():
             stream, kind, log = block.stream, block.note.kind, block.log
-            order, before = values[stream.ordering], row.newest.get(stream.name)
+            order, before = stream.order_of(values), row.newest.get(stream.name)
             floor = row.emptied.get(stream.name)
             # Of equal ordering values the event of the later slot wins, as in `merge`.
             wins = before is None or bool(order >= before)
@@ -161,7 +161,7 @@ def _merges(streams: Sequence[Stream], column: str) -> bool:
 
 def _contribute(row: _Row, stream: Stream, columns: Sequence[str], values: dict[str, Any], log: LogFile) -> None:
     """Add one event's contributions to the columns with a merger; the value is computed at the end."""
-    order = values[stream.ordering]
+    order = stream.order_of(values)
     for name in columns:
         if name in dict(stream.merge) and values.get(name) is not None:
             parts = row.cells[name].parts if name in row.cells else ()
@@ -170,7 +170,7 @@ def _contribute(row: _Row, stream: Stream, columns: Sequence[str], values: dict[
 
 
 def _newest(streams: Sequence[Stream], values: dict[str, Any]) -> dict[str, Any]:
-    return {each.name: values[each.ordering] for each in streams if values.get(each.ordering) is not None}
+    return {each.name: order for each in streams if (order := each.order_of(values)) is not None}
 
 
 def _owner(streams: Sequence[Stream], column: str) -> str:
@@ -186,7 +186,7 @@ def _apply(
     values: dict[str, Any],
     log: LogFile,
 ) -> None:
-    order, defaults = values[stream.ordering], _defaults(row, streams, log)
+    order, defaults = stream.order_of(values), _defaults(row, streams, log)
     put = partial(_put, row, streams, order, log)
     if kind == UPSERT:
         if not row.there:
@@ -196,14 +196,13 @@ def _apply(
                     put(name, value, "the row appeared")
             for name, value in defaults.items():
                 put(name, value, "default of a row that appeared")
-        for name in (*columns, stream.ordering):
+        for name in (*columns, *stream.ordered_by):
             if not _merges(streams, name) and (values.get(name) is not None or stream.null != KEEP):
                 put(name, values.get(name), "set")
     elif kind == CLEARED:
-        if row.there:
-            for name in columns:
-                put(name, defaults.get(name), "cleared")
-            put(stream.ordering, order, "cleared")
+        now = {name: defaults.get(name) for name in columns} | {name: values[name] for name in stream.ordered_by}
+        for name, value in now.items() if row.there else ():
+            put(name, value, "cleared")
         row.empty(stream)
     else:
         # The newest ordering values stay: they decide whether later events count.
@@ -236,9 +235,12 @@ def _cells(row: _Row, streams: Sequence[Stream], group: FileSlice) -> list[Cell]
     cells = dict(row.cells)
     for each in streams:
         order = row.newest.get(each.name)
-        for name in (*each.columns, each.ordering):
+        ordering = dict(
+            zip(each.ordered_by, order if each.then_by and order else [order] * len(each.ordered_by), strict=True)
+        )
+        for name in (*each.columns, *ordering):
             if name not in cells:
-                value, why = (order, "kept when the row was deleted") if name == each.ordering else (None, "")
+                value, why = (ordering[name], "kept when the row was deleted") if name in ordering else (None, "")
                 why = "no event has set it" if order is None else why or "not set since the row appeared"
                 cells[name] = Cell(name, value, each.name, order, "", "", why)
         for name, merger in mergers_of(each, [name for name in each.columns if cells[name].why == "merged"]).items():

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from ..errors import InputError
 from ..hudi.table import RECORD_KEY, array_of_column
-from ..mergers import Groups, ages, in_time
+from ..mergers import Groups, ages_of, in_time
 from .contributions import lifted, mergers_of
 from .declaration import KEEP, Stream
 from .notes import UPSERT
@@ -39,7 +39,7 @@ def folded(rows: pa.Table, stream: Stream, kind: str = UPSERT) -> pa.Table:
     # Without a repeated key there is nothing to fold; a merger still needs its rows in groups.
     if not len(codes) or (not merging and int(codes.max()) + 1 == len(codes)):
         return rows
-    age = ages(array_of_column(rows, stream.ordering))
+    age = ages_of([array_of_column(rows, name) for name in stream.ordered_by])
     order = np.lexsort((np.arange(len(codes)), age, codes))
     counts = in_time(codes, order)
     if not merging:

@@ -83,7 +83,7 @@ def stitched(
         ConfigError: a merger of a column that is read cannot be imported here.
         TableError: the contributions to a column do not fit together.
     """
-    needed = needed_columns(columns, [each.ordering for each in streams], meta=meta)
+    needed = needed_columns(columns, [name for each in streams for name in each.ordered_by], meta=meta)
     base, floors = _base(store, group, needed)
     if base is not None and strict and pc.count_distinct(base.column(RECORD_KEY)).as_py() < base.num_rows:
         raise _repeated()
@@ -211,7 +211,7 @@ class _Slice:
         self._keys, self._codes = encoded.dictionary, np.asarray(encoded.indices).astype(np.int64)
         count = len(self._keys)
         data = [n for n in self._rows.column_names if n not in META_COLUMNS]
-        orders = {each.ordering for each in streams}
+        orders = {name for each in streams for name in each.ordered_by}
         self._shared = shared_columns(streams, data)
         self._values = [n for n in data if n not in orders and n not in self._shared]
         self._places = {n: np.full(count, _NULL, np.int64) for n in (*self._values, *self._shared)}
@@ -320,11 +320,12 @@ class _Slice:
             elif name in self._places and (columns is None or name in columns):
                 found[name] = self._merged(name, there)
             elif columns is None or name in columns:
-                order = next(each for each in self._orders.values() if each.column == name)
-                found[name] = order.values(there)
-        for order in self._orders.values():  # the column may occur in a floor only
-            if order.column not in found and order.known and (columns is None or order.column in columns):
-                found[order.column] = order.values(there)
+                order = next(each for each in self._orders.values() if name in each.columns)
+                found[name] = order.values(name, there)
+        for order in self._orders.values():  # the columns may occur in a floor only
+            for name in order.columns if order.known else ():
+                if name not in found and (columns is None or name in columns):
+                    found[name] = order.values(name, there)
         return Stitched(pa.table(found), self._floors())
 
     @property
@@ -341,7 +342,7 @@ class _Slice:
         elif name in self._places:
             places = self._places[name]
         else:
-            return next(each for each in self._orders.values() if each.column == name).changed(self._old)
+            return next(each for each in self._orders.values() if name in each.columns).changed(self._old)
         found: npt.NDArray[np.bool_] = places[: self._old] != np.arange(self._old)
         return found
 
@@ -353,10 +354,11 @@ class _Slice:
         kept = np.concatenate([kept[~self._there[kept]], kept[self._there[kept]]])
         count = int((~self._there[kept]).sum())
         values = {
-            each.column: pa.chunked_array(
-                [*each.values(kept[:count]).chunks, *each.emptied(kept[count:]).chunks], each.kind
+            name: pa.chunked_array(
+                [*each.values(name, kept[:count]).chunks, *each.emptied(name, kept[count:]).chunks], each.kind(name)
             )
             for each in orders
+            for name in each.columns
         }
         return pa.table({RECORD_KEY: self._keys.take(pa.array(kept))} | values)
 
@@ -417,42 +419,44 @@ class _Given:
 
 
 class _Order:
-    """The newest ordering value of each key in one stream: its rank among all values, and its index.
+    """The newest ordering values of each key in one stream: their rank among all, and their index.
 
     Attributes:
-        column: its name.
-        known: True if some row or floor has the column; then ``kind`` is its type.
+        columns: their names.
+        known: True if some row or floor has the columns.
         ranks: by key; -1 if there was no event yet.
         floors: by key, in a stream with mergers: the rank at which it was emptied; -1 if it never was.
     """
 
-    kind: pa.DataType
-
     def __init__(
         self, stream: Stream, rows: pa.Table, floors: pa.Table | None, codes: _Places, old: int, count: int
     ) -> None:
-        self.column = stream.ordering
+        self.columns = stream.ordered_by
         pieces = [
-            each.column(self.column) for each in (rows, floors) if each is not None and self.column in each.column_names
+            each.select(self.columns)
+            for each in (rows, floors)
+            if each is not None and self.columns[0] in each.column_names
         ]
         self.known = bool(pieces)
         self.ranks, self._places = np.full(count, -1, np.int64), np.full(count, _NULL, np.int64)
         self.floors, self._emptied = np.full(count, -1, np.int64), np.full(count, _NULL, np.int64)
         if not self.known:
             return
-        self.kind = kind = pieces[0].type
         # The values of rows come first, then those of floors; `before` is the index at which the floors start.
-        before = rows.num_rows if self.column in rows.column_names else 0
-        self._offset = before
-        self._all = pa.chunked_array([chunk for piece in pieces for chunk in piece.cast(kind).chunks], kind)
-        self._all = self._all.combine_chunks()
-        ranked = np.asarray(pc.rank(self._all, sort_keys="ascending", tiebreaker="dense")).astype(np.int64)
-        self._ranked = np.where(np.asarray(self._all.is_valid()), ranked, -1)
+        before = rows.num_rows if self.columns[0] in rows.column_names else 0
+        self._all = pa.concat_tables([each.cast(pieces[0].schema) for each in pieces]).combine_chunks()
+        ranked, *more = (
+            np.asarray(pc.rank(each, sort_keys="ascending", tiebreaker="dense")).astype(np.int64)
+            for each in self._all.columns
+        )
+        for each in more:  # the first column in which two events differ decides, so later ones only divide equal ranks
+            ranked = np.unique(ranked * (int(each.max(initial=0)) + 1) + each, return_inverse=True)[1].astype(np.int64)
+        self._ranked = np.where(np.asarray(self._all.column(0).is_valid()), ranked, -1)
         if before:
             self._set(codes[:old], np.arange(old))
         self._first = self._places.copy()
-        if floors is not None and self.column in floors.column_names:
-            keys, at = codes[rows.num_rows :], np.arange(before, len(self._all))
+        if floors is not None and self.columns[0] in floors.column_names:
+            keys, at = codes[rows.num_rows :], np.arange(before, self._all.num_rows)
             newer = (
                 self._ranked[at] > self.ranks[keys]
             )  # false for a key with a row, which has its newest value in the row
@@ -460,6 +464,10 @@ class _Order:
             if stream.merge:
                 self.floors[keys] = self._ranked[at]
                 self._emptied[keys] = np.where(self._ranked[at] >= 0, at, _NULL)
+
+    def kind(self, name: str) -> pa.DataType:
+        """Return the type of a column."""
+        return self._all.schema.field(name).type
 
     def _set(self, keys: _Places, at: _Places) -> None:
         self.ranks[keys] = self._ranked[at]
@@ -485,13 +493,13 @@ class _Order:
         found: npt.NDArray[np.bool_] = self._places[:old] != self._first[:old]
         return found
 
-    def values(self, keys: _Places) -> pa.ChunkedArray:
-        """Return the newest ordering values of keys."""
-        return _taken(self._all, self._places[keys])
+    def values(self, name: str, keys: _Places) -> pa.ChunkedArray:
+        """Return the newest ordering values of keys in a column."""
+        return _taken(self._all.column(name), self._places[keys])
 
-    def emptied(self, keys: _Places) -> pa.ChunkedArray:
-        """Return the ordering values at which keys were emptied."""
-        return _taken(self._all, self._emptied[keys])
+    def emptied(self, name: str, keys: _Places) -> pa.ChunkedArray:
+        """Return the ordering values at which keys were emptied, in a column."""
+        return _taken(self._all.column(name), self._emptied[keys])
 
 
 def _taken(column: pa.Array | pa.ChunkedArray, places: _Places) -> pa.ChunkedArray:

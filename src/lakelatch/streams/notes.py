@@ -19,8 +19,9 @@ from typing import Any
 import pyarrow as pa
 
 from ..errors import CorruptTableError
+from ..hudi.files import STREAM_NOTE
 
-STREAM, FLOORS = "lakelatch.stream", "lakelatch.floors"
+FLOORS = "lakelatch.floors"
 UPSERT, CLEARED, DELETED = KINDS = ("upsert", "clear", "delete")
 
 
@@ -37,7 +38,7 @@ class BlockNote:
     def to_footer(self) -> dict[str, str]:
         """Return it as key-value metadata."""
         content = {"stream": self.stream, "kind": self.kind, "columns": list(self.columns)}
-        return {STREAM: json.dumps(content, ensure_ascii=False)}
+        return {STREAM_NOTE: json.dumps(content, ensure_ascii=False)}
 
     @classmethod
     def of(cls, metadata: Mapping[bytes, bytes] | None, path: str) -> BlockNote | None:
@@ -46,7 +47,7 @@ class BlockNote:
         Raises:
             CorruptTableError: the note is invalid.
         """
-        stored = (metadata or {}).get(STREAM.encode())
+        stored = (metadata or {}).get(STREAM_NOTE.encode())
         if stored is None:
             return None
         try:

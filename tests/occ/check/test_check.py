@@ -22,6 +22,7 @@ from lakelatch.occ.check.findings import KINDS, Findings
 from lakelatch.occ.entries.entries import End, Prepare, Setting
 from lakelatch.occ.entries.key_ranges import encode_ranges, ranges_path
 from lakelatch.storage import open_store
+from lakelatch.streams import Stream
 
 from ...hudi.conftest import _ZIPS, unzip
 
@@ -249,6 +250,19 @@ def keep_another_range(table: Copy) -> None:
     table.put(ranges_path(PARTITION), encode_ranges(PARTITION, {last.name: (last.stat().st_size, b"A", b"B")}))
 
 
+def merge_events_by_another(table: Copy) -> None:
+    """A commit of another engine in a table with streams."""
+    with lakelatch.open(str(table.root)) as handle:
+        stream = Stream("s", ("v",), "at")
+        handle.session.log.append(
+            lambda state: Setting(replace(state.settings, bucket_count=4, streams=(stream,)), "test")
+        )
+    table.copy_base(instant=FAR_AHEAD)
+    name = next(path.name for path in table.bases if FAR_AHEAD in path.name)
+    stat = WriteStat(name.split("_")[0], f"{PARTITION}/{name}", PARTITION, table.commits[-1].name[:17], num_writes=5)
+    put_commit(table, CommitMetadata("COMPACT", stats=(stat,)))
+
+
 EMPTY_COMMIT = encode_commit(CommitMetadata("UPSERT"), replace=False)
 OUTSIDE = WriteStat("f", f"../f_0-0-0_{FAR_AHEAD}.parquet", "..")
 SIDE = {"path": ".hoodie/.lakelatch/sides/x.json", "sha256": "0"}
@@ -339,6 +353,7 @@ DAMAGES = {
     ),
     "several-differs": (lambda t: prepare(t, ended=True), set()),
     "prepared": (prepare, set()),
+    "stranger-in-streams": (merge_events_by_another, {"instant-ahead", "bucket-twice"}),
     "markers-of-ended": (lambda t: t.put(f".hoodie/.temp/{t.aborted}/{PARTITION}/a_b_c.parquet.marker.CREATE"), set()),
     "heartbeat-of-ended": (lambda t: t.put(f".hoodie/.heartbeat/{t.commits[-1].name[:17]}"), set()),
     "side-of-ended": (lambda t: t.put(f".hoodie/.lakelatch/sides/{t.aborted}-0123.json"), set()),

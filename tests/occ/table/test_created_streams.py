@@ -83,3 +83,20 @@ def test_an_existing_table_must_agree_with_the_streams(tmp_path: Path) -> None:
         create(tmp_path, exist_ok=True, streams=STREAMS | {"left": {"columns": ["a"], "ordering": "a_at"}})
     with create(tmp_path, exist_ok=True, streams={"right": STREAMS["right"]}) as table:
         assert len(table.streams) == 2, "others may have been declared since"
+
+
+def test_columns_are_declared_as_text(tmp_path: Path) -> None:
+    text = "k string NOT NULL, a: bigint, `a_at` timestamp, b decimal(12,2), c array<struct<x: int, y: date>>"
+    with create(tmp_path, schema=text, streams={"s": {"columns": ["a", "b"], "ordering": "a_at"}}) as table:
+        assert table.schema() == pa.schema([
+            pa.field("k", "string", nullable=False), ("a", "int64"), ("a_at", pa.timestamp("us", "UTC")),
+            ("b", pa.decimal128(12, 2)),
+            ("c", pa.list_(pa.field("element", pa.struct([("x", "int32"), ("y", pa.date32())])))),
+        ])  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["", "k", "k strin", "k string a bigint", "k string,", "k string not", ", k string"])
+def test_a_text_that_declares_no_columns_is_refused_before_anything_is_written(tmp_path: Path, text: str) -> None:
+    with pytest.raises(lakelatch.InputError, match="declares no columns; write each as a name and a type"):
+        create(tmp_path, schema=text, streams=None)
+    assert list(tmp_path.iterdir()) == []

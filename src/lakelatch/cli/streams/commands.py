@@ -49,7 +49,7 @@ def add(
     name: Annotated[str, typer.Argument(help="Of the stream.")],
     *,
     columns: Annotated[str, typer.Option(metavar="A,B,...", help="What it writes.")],
-    ordering: Annotated[str, typer.Option(help="The column that orders its events.")],
+    ordering: Annotated[str, typer.Option(help="The column that orders its events; several as A,B.")],
     on_delete: Annotated[str, typer.Option(help="row, clear or ignore.")] = "clear",
     null: Annotated[str, typer.Option(help="keep (what was there) or write.")] = "keep",
     default: Annotated[
@@ -78,7 +78,7 @@ def add(
         made = table.stream(
             name,
             columns=columns.split(","),
-            ordering=ordering,
+            ordering=ordering.split(",") if "," in ordering else ordering,
             on_delete=cast("OnDelete", on_delete),
             null=cast("NullEvents", null),
             default={column: _value(table, column, said) for column, said in pairs} or None,

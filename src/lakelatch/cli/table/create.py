@@ -49,7 +49,21 @@ def create(
     record_key: Annotated[str, typer.Option(help="Column or columns that identify a row, separated by commas.")] = "",
     partition_by: Annotated[str, typer.Option(help="Columns whose values name the partitions.")] = "",
     ordering_field: Annotated[str, typer.Option(help="Column or columns (a,b) that say which row is newer.")] = "",
-    schema: Annotated[str, typer.Option(metavar="FILE", help="Columns: of a Parquet file, or Avro as JSON.")] = "",
+    schema: Annotated[
+        str,
+        typer.Option(
+            metavar="COLUMNS", help="As 'id string, at timestamp'; or a Parquet file, or one of Avro as JSON."
+        ),
+    ] = "",
+    type: Annotated[  # noqa: A002
+        str | None, typer.Option(help="copy_on_write or merge_on_read; merge_on_read with --stream.")
+    ] = None,
+    stream: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME:ORDERING:A,B", help="A stream that writes columns, in the order of another one; repeatable."
+        ),
+    ] = None,
     name: Annotated[str, typer.Option(help="The table's name; the last part of URL otherwise.")] = "",
     database: Annotated[str | None, typer.Option(help="The database it belongs to, else 'default'.")] = None,
     table_version: Annotated[int | None, typer.Option(help="Hudi table version, 8 or 9; 8 if left out.")] = None,
@@ -93,6 +107,8 @@ def create(
         "partition_by": _names(partition_by) or None,
         "ordering_field": _names(ordering_field) or None,
         "schema": _schema(schema) if schema else None,
+        "type": type,
+        "streams": dict(map(_stream, stream or [])) or None,
         "name": name or None,
         "database": database,
         "table_version": table_version,
@@ -183,21 +199,33 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _schema(file: str) -> pa.Schema:
-    """Return the data columns of a Parquet file, or of an Avro schema as JSON."""
+def _stream(said: str) -> tuple[str, dict[str, Any]]:
+    name, _, rest = said.partition(":")
+    ordering, _, columns = rest.partition(":")
+    if not (name and ordering and columns):
+        raise InputError(
+            f"--stream {said!r} is no stream; write its name, ordering column and columns, as orders:paid_at:amount,state"
+        )
+    return name, {"ordering": ordering.split(",") if "," in ordering else ordering, "columns": columns.split(",")}
+
+
+def _schema(said: str) -> pa.Schema:
+    """Return the columns of a text, or the data columns of a Parquet file or of an Avro schema as JSON."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     from ...errors import CorruptTableError
-    from ...hudi.table import META_COLUMNS, from_avro
+    from ...hudi.table import META_COLUMNS, from_avro, schema_of
     from ...storage import read_input
 
-    path = Path(file)
+    path = Path(said)
     try:
+        if " " in said and not path.exists():
+            return schema_of(said)
         if path.suffix == ".parquet":
             found = pq.read_schema(path)
         else:
-            found = from_avro(read_input(file).decode())
+            found = from_avro(read_input(said).decode())
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException, CorruptTableError) as e:
-        raise InputError(f"{file} is neither a Parquet file nor an Avro schema as JSON: {e}", path=file) from e
+        raise InputError(f"{said} is neither a Parquet file nor an Avro schema as JSON: {e}", path=said) from e
     return pa.schema([field for field in found if field.name not in META_COLUMNS])

@@ -13,7 +13,7 @@ from .file_names import (
     new_file_id,
     partition_metadata,
 )
-from .footer_note import NOTE, note_of
+from .footer_note import NOTE, STREAM_NOTE, note_of
 from .footers import Footers
 from .foreign_formats import not_hudi
 from .listing import BaseFile, Listing, LogFile, list_data_files
@@ -29,6 +29,7 @@ __all__ = [
     "NOTE",
     "PARQUET",
     "PARTITION_METADATA",
+    "STREAM_NOTE",
     "BaseFile",
     "BaseName",
     "Block",

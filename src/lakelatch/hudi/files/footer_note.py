@@ -1,4 +1,4 @@
-"""The note that our writer leaves in a Parquet footer, beside Hudi's own keys."""
+"""The notes that our writer leaves in a Parquet footer, beside Hudi's own keys."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 NOTE = "lakelatch.file"
+STREAM_NOTE = "lakelatch.stream"  # of a block: its rows are events of a stream (`lakelatch.streams`)
 
 
 def note_of(footer: Any) -> dict[str, Any]:

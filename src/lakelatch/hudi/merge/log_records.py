@@ -29,8 +29,8 @@ import pyarrow.compute as pc
 
 from ...errors import CorruptTableError, StorageError, UnsupportedTableError
 from ...storage import Store
-from ..files import DELETE, NATURAL, BaseFile, Block, LogFile, StoredParquet, Torn, read_blocks
-from ..table import META_COLUMNS, RECORD_KEY, TableConfig
+from ..files import DELETE, NATURAL, STREAM_NOTE, BaseFile, Block, LogFile, StoredParquet, Torn, read_blocks
+from ..table import META_COLUMNS, PROPERTIES_PATH, RECORD_KEY, TableConfig
 from ..timeline import FileSlice
 from .dictionaries import plain
 from .merge_mode import ordering_of
@@ -326,6 +326,13 @@ class _Changes:
     def write(self, block: Block) -> None:
         """Apply a data block."""
         rows = block.rows(lambda names: self._read(names, block))
+        if STREAM_NOTE.encode() in (rows.schema.metadata or {}):
+            raise UnsupportedTableError(
+                f"Log file {block.path} has events of a stream, and {PROPERTIES_PATH} does not say that the table has streams. "
+                "Restore that file from a copy: events merged by another rule would be lost",
+                path=block.path,
+                feature="streams",
+            )
         if block.partial:
             if lacking := [name for name in self._ordering if name not in rows.column_names]:
                 raise _unclear(block.path, f"lack {', '.join(lacking)}, by which rows are ordered")

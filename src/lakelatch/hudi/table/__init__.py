@@ -53,6 +53,7 @@ from .record_keys import (
     shown,
     wide_hashes,
 )
+from .type_names import schema_of
 
 __all__ = [
     "BACKUP_PATH",
@@ -100,6 +101,7 @@ __all__ = [
     "refuse_no_columns",
     "refuse_other",
     "required_columns",
+    "schema_of",
     "shape_of",
     "shown",
     "storable",

@@ -52,8 +52,23 @@ def type_of(text: str) -> pa.DataType:
     return _Reader(text).whole()
 
 
+def schema_of(text: str) -> pa.Schema:
+    """Return the columns that a text declares, as ``id string not null, amount decimal(12,2), at timestamp``.
+
+    Raises:
+        InputError: it declares none so.
+    """
+    try:
+        return _Reader(text).columns()
+    except InputError as e:
+        raise InputError(
+            f"schema={text!r:.200} declares no columns; write each as a name and a type, separated by commas, as "
+            f"'id string, amount decimal(12,2), at timestamp'; types are {KNOWN}"
+        ) from e
+
+
 class _Reader:
-    """One pass over the name of a type."""
+    """One pass over the name of a type, or over columns with their types."""
 
     def __init__(self, text: str) -> None:
         self._text, self._tokens, end = text, list[str](), 0
@@ -70,6 +85,22 @@ class _Reader:
         if self._at < len(self._tokens):
             raise self._unknown()
         return kind
+
+    def columns(self) -> pa.Schema:
+        import pyarrow as pa
+
+        found, more = list[pa.Field](), True
+        while more:
+            name = self._next().strip("`")
+            if self._peek() == ":":
+                self._next()
+            kind = self._nullable(0)
+            required = [each.lower() for each in self._tokens[self._at : self._at + 2]] == ["not", "null"]
+            self._at += 2 * required
+            found.append(pa.field(name, kind, nullable=not required))
+            if more := self._at < len(self._tokens):
+                self._expect(",")
+        return pa.schema(found)
 
     def _type(self, depth: int) -> pa.DataType:
         kind = self._nullable(depth)
