@@ -139,7 +139,7 @@ def _merge_on_read(groups: int, lock: str, log_epochs: int) -> Objects:
 
 def founded_with(shape: Shape, lock: str) -> tuple[Objects, State]:
     """A table of the bank."""
-    return _founded(shape.groups, lock, shape.isolation, shape.log_epochs, False, None, False)
+    return _founded(shape.groups, lock, shape.isolation, shape.log_epochs, False, None)
 
 
 def prepare() -> None:
