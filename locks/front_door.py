@@ -15,6 +15,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
+from ..arguments import function, number
 from ..environment import SYSTEM, Environment
 from ..errors import InputError, LakeLatchError, LockError
 from .core import LeasedLocks
@@ -103,8 +104,10 @@ def lock(
     keys = (key,) if isinstance(key, str) else tuple(key) if isinstance(key, Iterable) else ()
     if not keys or not all(isinstance(each, str) for each in keys):
         raise InputError(f"The keys of a lock are one text or several, not {key!r}", key=str(key))
-    if not (isinstance(wait_s, int | float) and wait_s >= 0):
-        raise InputError(f"wait_s={wait_s!r} is not a number of seconds; 0 tries once", wait_s=wait_s)
+    number(wait_s, "wait_s", least=0, endless=True)
+    for called, name in ((on_lost, "on_lost"), (on_revoke, "on_revoke")):
+        if called is not None:
+            function(called, name)
     options = {"lease_s": lease_s, "token_above": token_above, "reason": reason, "max_hold_s": max_hold_s}
     return Lock(url, keys, isinstance(key, str), wait_s, options, on_lost, on_revoke, env)
 
@@ -157,6 +160,7 @@ class Lock(Generic[_L]):
 
     def ask_revoke(self, *, wait_s: float = WAIT_S, reason: str = "") -> bool:
         """Ask the holder to release the lock, several keys in turn; see `lakelatch.locks.ask_revoke`."""
+        number(wait_s, "wait_s", least=0, endless=True)
         locks = self._open()
         until = self._env.monotonic() + wait_s
         answers = [

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
+from ..arguments import instance
 from ..errors import ConfigError
 from ..storage import location
 from .lock_url import format_duration, parse_duration
@@ -67,6 +68,7 @@ _STRATEGIES = {
 
 def lock_url(options: Mapping[str, str], *, table_name: str, base_path: str) -> str:
     """Return the lock URL that means what the options mean to a JVM writer of this table."""
+    instance(options, Mapping, "options", 'options by name, as {"hoodie.write.lock.provider": ...}')
     return str(table_settings(options, table_name=table_name, base_path=base_path)["lock"])
 
 

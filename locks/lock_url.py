@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
+from ..arguments import number
 from ..errors import ConfigError, InputError
 from ..plain_text import has_odd_port, may_hold_password, visible
 from ..storage import location, may_hold_secret
@@ -202,7 +203,8 @@ def format_duration(seconds: float) -> str:
 
 
 def check_lease(lease_s: float) -> float:
-    """Return ``lease_s``. Raises `ConfigError` when it is too short or too long."""
+    """Return ``lease_s``. Raises `ConfigError` when it is no number, too short or too long."""
+    number(lease_s, "lease_s", error=ConfigError)
     if not LEASE_S_MIN <= lease_s <= LEASE_S_MAX:
         raise ConfigError(
             f"A lease of {lease_s:g} s cannot work; choose between {LEASE_S_MIN:g} s and {LEASE_S_MAX:g} s",
@@ -212,7 +214,8 @@ def check_lease(lease_s: float) -> float:
 
 
 def check_max_hold(max_hold_s: float) -> float:
-    """Return ``max_hold_s``. Raises `ConfigError` unless it is positive."""
+    """Return ``max_hold_s``. Raises `ConfigError` unless it is a positive number."""
+    number(max_hold_s, "max_hold_s", error=ConfigError)
     if not max_hold_s > 0:
         raise ConfigError(f"max_hold must be longer than nothing, not {max_hold_s:g} s", max_hold_s=max_hold_s)
     return max_hold_s

@@ -138,6 +138,10 @@ class _Statement:
             return place
         if isinstance(place, Table):
             return SparkTable(self._spark, place)
+        if not isinstance(place, str | os.PathLike):
+            raise InputError(
+                f"tables: {brief(place)} under {names[0]!r} is no table; give a SparkTable, a table, or its URL"
+            )
         key = os.fspath(place)
         if key not in self._opened:
             self._opened[key] = made = open(self._spark, key)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from ..arguments import suggesting
+from ..arguments import suggesting, work_of
 from ..choices import OperationName, Sink
 from ..errors import BatchLandedError, InputError
 from ..hudi.timeline import Time
@@ -61,6 +61,7 @@ class SparkTable(Writing):
         Raises:
             ConflictError: of the last attempt.
         """
+        work_of(job, "job")
 
         def attempt(txn: Transaction) -> T:
             with explaining(txn):

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote
 
+from ..arguments import kind_of
 from ..errors import ConfigError, InputError
 from ..plain_text import has_odd_port, may_hold_password
 
@@ -70,7 +71,7 @@ def parse(url: str | os.PathLike[str], options: Mapping[str, Any] | None = None)
     """Parse ``url``; ``options`` win over its query. Raises `InputError` for an invalid address."""
     text = os.fspath(url) if isinstance(url, str | os.PathLike) else None
     if not isinstance(text, str):
-        raise InputError(f"a {type(url).__name__} is not the address of a table; give a text, or a path of pathlib")
+        raise InputError(f"{kind_of(url)} is not the address of a table; give a text, or a path of pathlib")
     match = _SCHEME.match(text) if isinstance(url, str) else None
     if may_hold_secret(text):
         raise InputError(

@@ -18,7 +18,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import NoReturn
 
-from ..errors import StorageError, UnsafeStoreError
+from ..arguments import brief
+from ..errors import InputError, StorageError, UnsafeStoreError
 from .cloud import Helper, line_of
 from .interface import PROBES, Outcome, Put, Store
 
@@ -48,6 +49,8 @@ def probe(store: Store, *, writers: int = 13, keys: int = 9, big: int = 256 * 10
         UnsafeStoreError: the store gave a wrong answer, which the message shows. It must not hold a table.
         StorageError: the store cannot be reached or written.
     """
+    if not callable(getattr(store, "put_if_absent", None)):
+        raise InputError(f"store={brief(store)} is no store; open one with `lakelatch.storage.open_store(url)`")
     started = time.monotonic()
     folder = f"{PROBES}{os.urandom(6).hex()}"
     rounds = unanswered = 0

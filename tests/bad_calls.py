@@ -16,14 +16,20 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy
+import pandas
 import pyarrow as pa
 import pyarrow.compute as pc
 
 import lakelatch
-import lakelatch.locks
+import lakelatch.conditions
+import lakelatch.locks.hudi
+import lakelatch.mergers
+import lakelatch.storage.probe
 from lakelatch.errors import LakeLatchError
 
 from .command_line import Runner
@@ -154,6 +160,8 @@ def calls() -> dict[str, list[str]]:
                 "n = {x}", "%s = n", "n\x00 = 1", "\U0001d11e = 1", "n < p < x", "*", "n = *", "n = date 'yesterday'",
             )),
             "t.read(where=[('nope', '=', 1)])",
+            "t.read(where=[('n', '=', Decimal('1E+50'))])",
+            *each("lakelatch.conditions.condition_on(_, 'n = 1')", "5 None"),
             "t.read(where=[('n', '~', 1)])",
             "t.read(where=[('n', '=', 'x')])",
             "t.read(where=[('n', '=', [1])])",
@@ -224,6 +232,9 @@ def calls() -> dict[str, list[str]]:
             *each("t.change_settings(statistics=_)", "5 [5]"),
             *each("t.change_settings(archive_above=_)", "0 1 -5 '9' 2.5 True"),
             *each("t.change_settings(min_version=_)", "0 -1 'x' 99"),
+            "t.change_settings(coordinator='http://x\\ud800')",
+            *each("lakelatch.mergers.join(_, 'left', left='n', right='x')", "5 None"),
+            *each("lakelatch.storage.probe.probe(_)", "5 '/tmp'"),
         ],
         "Table, verbs": [
             *(f"t.{verb}({rows})" for verb in ("upsert", "insert", "overwrite", "overwrite_table", "delete", "merge")
@@ -236,6 +247,12 @@ def calls() -> dict[str, list[str]]:
             "t.upsert([{'id': 'c', 'p': 'x', 'n': 1.5, 'x': 0.5}])",
             "t.upsert([{'id': 'c', 'p': 'x', 'n': 2**63, 'x': 0.5}])",
             "t.upsert([{'id': 'c', 'p': 'x', 'n': [1], 'x': 0.5}])",
+            *each("t.upsert([{'id': 'c', 'p': 'x', 'n': _, 'x': 0.5}])", "2**70 1j object() lakelatch.sql('n+1') Decimal('NaN') Decimal('Infinity') numpy.longdouble(1)"),
+            *each("t.upsert([{'id': 'c', 'p': _, 'n': 1, 'x': 0.5}])", "'\\ud800' object() numpy.datetime64('2026-01-01T00:00:00.000000001') numpy.datetime64('30000-01-01')"),
+            "t.upsert([{'id': 'c', 'p': 'x', 'n': 1, 'x': 0.5}, {'id': 'd', 'p': 'x', 'n': object(), 'x': 0.5}])",
+            "t.upsert(pandas.DataFrame({'id': ['c'], 'p': ['x'], 'n': [2j], 'x': [0.5]}))",
+            "t.insert(pa.RecordBatchReader.from_batches(ROWS.schema, [ROWS.drop_columns('x').to_batches()[0]]))",
+            "t.upsert(row for row in ROWS.to_pylist())",
             "t.upsert([{5: 'c'}])",
             "t.upsert([{'id': 'c', 'p': 'x', 'n': 1, 'x': 0.5}] * 2)",
             "t.upsert(ROWS.append_column('', ROWS['n']))",
@@ -266,6 +283,11 @@ def calls() -> dict[str, list[str]]:
             "t.merge(ROWS).when_matched(update='all', delete=True).run()",
             "t.merge(ROWS).run()",
             *each("t.run(_)", "5 None 'x' []"),
+            "t.run(lambda: None)",
+            "t.run(lambda txn, more: None)",
+            "t.run(later)",
+            "t.run(lambda txn: later(txn))",
+            "t.run(one_by_one)",
             *each("t.run(work, attempts=_)", "0 -1 1.5 'x' nan None"),
             *each("t.run(work, timeout_s=_)", "-1 'x' nan None"),
             *each("t.run(work, backoff_s=_)", "-1 'x' nan None"),
@@ -307,7 +329,7 @@ def calls() -> dict[str, list[str]]:
             *each("txn.overwrites(_)", "5 'nope' []"),
             *each("txn.read_slice(_)", "5 None 'x'"),
             *each("txn.add_column(_, 'int64')", "5 'n'"),
-            *each("txn.abort(_)", ""),
+            *each("txn.abort(_)", "5 None b'x' [] '\\ud800'"),
         ],
         "Table.stream and its writes": [
             *each("wide.stream(_)", "5 None '' 'nope' '\\ud800'"),
@@ -373,16 +395,27 @@ def calls() -> dict[str, list[str]]:
         ],
         "lakelatch.lock": [
             *each("lock(_, 'k').__enter__()", "5 '' None 'telepathy://x' 'redis://' 'zk://' b'memory://' []"),
-            *each("lock('memory://', _).__enter__()", "5 '' None b'k' [] [5] [''] ['a','a'] {} 'a\\x00b'"),
-            *each("lock('memory://', 'k', wait_s=_).__enter__()", "-1 nan 'x' None []"),
-            *each("lock('memory://', 'k', lease_s=_).__enter__()", "0 -1 nan 'x' [] inf"),
-            *each("lock('memory://', 'k', token_above=_).__enter__()", "-1 1.5 'x' nan None"),
-            *each("lock('memory://', 'k', max_hold_s=_).__enter__()", "0 -1 nan 'x'"),
-            *each("lock('memory://', 'k', reason=_).__enter__()", "5 None b'x'"),
-            *each("lock('memory://', 'k', on_lost=_).__enter__()", "5 'x'"),
-            *each("lock('memory://', 'k', on_revoke=_).__enter__()", "5 'x'"),
-            "lock('memory://?nonsense=1', 'k').__enter__()",
-            "lock('memory://?lease=soon', 'k').__enter__()",
+            *each("lock('memory://calls', _).__enter__()", "5 '' None b'k' [] [5] [''] ['a','a'] {}"),
+            *each("lock('memory://calls', 'k', wait_s=_).__enter__()", "-1 nan 'x' None []"),
+            *each("lock('memory://calls', 'k', lease_s=_).__enter__()", "0 -1 nan 'x' [] inf"),
+            *each("lock('memory://calls', 'k', token_above=_).__enter__()", "-1 1.5 'x' nan None"),
+            *each("lock('memory://calls', 'k', max_hold_s=_).__enter__()", "0 -1 nan 'x'"),
+            *each("lock('memory://calls', 'k', reason=_).__enter__()", "5 None b'x'"),
+            *each("lock('memory://calls', 'k', on_lost=_).__enter__()", "5 'x'"),
+            *each("lock('memory://calls', 'k', on_revoke=_).__enter__()", "5 'x'"),
+            "lock('memory://calls?nonsense=1', 'k').__enter__()",
+            "lock('memory://calls?lease=soon', 'k').__enter__()",
+            *each("locks.acquire('k', wait_s=_)", "-1 nan 'x' None []"),
+            *each("locks.try_acquire('k', lease_s=_)", "0 'x' []"),
+            *each("locks.try_acquire('k', max_hold_s=_)", "0 'x' []"),
+            *each("locks.try_acquire('k', reason=_)", "5 None"),
+            *each("locks.try_acquire(_)", "5 '' None"),
+            *each("locks.inspect(_)", "5 '' None"),
+            *each("locks.break_lease('k', token=_, reason='x', who='y')", "'x' None 1.5"),
+            *each("locks.break_lease('k', token=1, reason=_, who='y')", "5 None"),
+            *each("locks.break_lease('k', token=1, reason='x', who=_)", "5 None"),
+            *each("lock('memory://calls', 'k').ask_revoke(wait_s=_)", "-1 'x' None"),
+            *each("lakelatch.locks.hudi.lock_url(_, table_name='t', base_path='/t')", "5 None"),
             *each("lakelatch.locks.open_provider(_)", "5 '' None 'x' 'telepathy://x' b'memory://' []"),
         ],
         "Spark, before a session is needed": [
@@ -464,6 +497,8 @@ class World:
             "lakelatch": lakelatch, "t": self.table, "txn": self.txn, "closed": self.closed, "old_scan": old_scan, "over": over,
             "unlogged": self.unlogged, "url": str(root / "t"), "new": str(root / "new"), "missing": str(root / "missing"),
             "foreign": str(root / "foreign"), "a_file": str(root / "files/notes.txt"), "folder_with_files": str(root / "files"),
+            "later": later, "one_by_one": one_by_one, "numpy": numpy, "pandas": pandas, "Decimal": Decimal,
+            "locks": lakelatch.locks.open_provider("memory://calls"),
             "ROWS": ROWS, "pa": pa, "pc": pc, "datetime": datetime, "nan": float("nan"), "inf": float("inf"),
             "work": lambda txn: None, "spark_open": spark_open, "wide": self.wide, "one": one, "two": two, "adds": adds, "EVENTS": events,
         }  # fmt: skip
@@ -537,6 +572,15 @@ class World:
         self.txn.abort()
         for each_table in (self.table, self.unlogged, self.wide):
             each_table.close()
+
+
+async def later(txn: Any) -> None:
+    """Work that would have to be awaited."""
+
+
+def one_by_one(txn: Any) -> Iterator[None]:
+    """Work that would have to be gone through."""
+    yield
 
 
 def spark_open(spark: Any, url: Any) -> Any:

@@ -15,6 +15,7 @@ from itertools import count
 from types import TracebackType
 from typing import Any, Self
 
+from ...arguments import number, text
 from ...environment import Environment, Process
 from ...errors import (
     ConfigError,
@@ -154,6 +155,7 @@ class LeasedLocks:
         try; when it returns True the wait is over. It is for callers that cannot interrupt this thread. Raises
         `LockTimeoutError`, which names the holder.
         """
+        number(wait_s, "wait_s", least=0, endless=True)
         request = self._request(key, lease_s, max_hold_s, token_above, reason, waits=wait_s > 0)
         lease = self._grant(request, _Patience(self._env, self._env.monotonic(), wait_s, given_up))
         assert lease is not None
@@ -177,6 +179,9 @@ class LeasedLocks:
         """
         self._ready()
         key = self.spell(key)
+        number(token, "token", whole=True)
+        text(reason, "reason", empty=True)
+        text(who, "who", empty=True)
         # Before the grant ends: afterwards a renewal may notice the loss first and forget the lease.
         ours = self._renewer.find(self.place, key, token)
         ended = self._backend.end(key, token=token, reason=reason, who=who)
@@ -235,6 +240,7 @@ class LeasedLocks:
         self, key: str, lease_s: float | None, max_hold_s: float | None, token_above: int, reason: str, *, waits: bool
     ) -> LockRequest:
         process, above_max = self._ready(), self._backend.above_max
+        text(reason, "reason", empty=True)
         if not (isinstance(token_above, int) and 0 <= token_above <= above_max):
             raise InputError(
                 f"A token above {token_above} was asked for at {self._address}, which counts from 0 to {above_max} there. "
@@ -335,8 +341,9 @@ class LeasedLocks:
                 if contender is not None:
                     contender.leave()
             except (LakeLatchError, OSError) as e:
-                # The answer is known, whatever happens to the contender.
-                _log.warning("lock %r: a waiter may have left a trace: %s", request.key, e, extra=_facts(request, 0))
+                # The answer is known, whatever happens to the contender; the outage that is raised is not told twice.
+                level = logging.DEBUG if str(e) == str(e.__context__) else logging.WARNING
+                _log.log(level, "lock %r: a waiter may have left a trace: %s", request.key, e, extra=_facts(request, 0))
             finally:
                 if lease is None:
                     ticket.leave()

@@ -55,7 +55,9 @@ class Batch:
             raise InputError(
                 f'batch={brief(given)} is no batch; give a pair of a source and a number, as ("nightly load", 17)'
             )
-        return cls(*given)
+        source, count = given
+        # Offsets often come out of a frame, and the log holds Python's numbers.
+        return cls(source, count.item() if type(count).__module__ == "numpy" else count)
 
     @classmethod
     def told_in(cls, extra: Mapping[str, str]) -> Self | None:

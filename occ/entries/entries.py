@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple, Self, TypeVar
 
 from ...conflict import NOWHERE, Claim, Region, Reservation
 from ...environment import Process
-from ...errors import CorruptTableError, UnsupportedTableError
+from ...errors import CorruptTableError, InputError, UnsupportedTableError
 from ...hudi.timeline import COMMIT_ACTIONS, CommitMetadata, Instant, file_name, next_label
 from .batches import Batch, Landed
 from .entry_rules import (
@@ -408,9 +408,20 @@ def singly(entry: LogEntry) -> tuple[Single, ...]:
 
 
 def encode(entry: LogEntry, epoch: int, slot: int, nonce: str) -> bytes:
-    """The entry's bytes at a slot. ``nonce`` distinguishes equal entries of two writers."""
+    """Return the entry's bytes at a slot. ``nonce`` distinguishes equal entries of two writers.
+
+    Raises `InputError` for an entry that `decode` would refuse.
+    """
     head = {"v": VERSION, "kind": entry.kind, "epoch": epoch, "slot": slot, "id": nonce}
-    return json.dumps(head | entry.fields(), separators=(",", ":"), ensure_ascii=False).encode()
+    # One entry that nobody can decode stops every writer for good, so a value that slipped through must stop here.
+    try:
+        body = json.dumps(head | entry.fields(), separators=(",", ":"), ensure_ascii=False).encode()
+        decode(body, f"{epoch}/{slot}")
+    except (TypeError, ValueError, CorruptTableError) as e:
+        raise InputError(
+            f"the commit log cannot hold this {entry.kind}: {e.__cause__ or e}; nothing was written"
+        ) from e
+    return body
 
 
 _JSON = json.JSONDecoder()

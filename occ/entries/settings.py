@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any, Literal
 from urllib.parse import parse_qsl, urlsplit
 
-from ...arguments import brief, meant
+from ...arguments import brief, encodable, meant
 from ...conflict import refuse_contradiction, refuse_isolation
 from ...errors import ConfigError, InputError, UnsupportedTableError
 from ...hudi.table import refuse_no_columns
@@ -118,7 +118,9 @@ def _word(
 ) -> Any:
     within = among.__contains__ if among else within
     bounds = bounds or f"one of {', '.join(among)}"
-    return _setting(default, told, lambda value: isinstance(value, str), "a word", str, within, bounds)
+    return _setting(
+        default, told, lambda value: isinstance(value, str) and encodable(value), "a word", str, within, bounds
+    )
 
 
 def _is_server(value: str) -> bool:

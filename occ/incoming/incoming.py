@@ -322,10 +322,22 @@ class _Stream:
         rows = 0
         try:
             for batch in self._reader:
+                # Arrow does not compare them, and a missing column would be taken for nulls.
+                if batch.schema.names != self.schema.names:
+                    raise InputError(
+                        f"after {rows} rows {self._name} gave a batch with the columns {', '.join(batch.schema.names)}, and its "
+                        f"schema has {', '.join(self.schema.names)}; nothing was written",
+                        rows=rows,
+                    )
                 yield pa.Table.from_batches([batch])
                 rows += batch.num_rows
         except pa.ArrowException as e:
             raise InputError(f"{self._name} failed after {rows} rows: {e}; nothing was written", rows=rows) from e
+        except InputError:
+            raise
+        except Exception as e:
+            e.add_note(f"{self._name} failed after {rows} rows; nothing was written")
+            raise
 
 
 def _readable(rows: Any) -> pa.Table | _Maker | _Stream:
@@ -346,14 +358,25 @@ def _readable(rows: Any) -> pa.Table | _Maker | _Stream:
     if _is_a(rows, "pandas", "DataFrame"):
         return lambda known: _of_pandas(rows, known)
     if _is_a(rows, "polars", "DataFrame") or _is_a(rows, "polars", "LazyFrame"):
-        return _of_polars(rows.lazy().collect(), sys.modules["polars"])
+        try:
+            return _of_polars(rows.lazy().collect(), sys.modules["polars"])
+        except sys.modules["polars"].exceptions.PolarsError as e:
+            e.add_note("the lazy frame could not be collected; nothing was written")
+            raise
     if _is_a(rows, "duckdb", "DuckDBPyRelation"):
         _refuse_odd_types(rows)
     if hasattr(rows, "__arrow_c_stream__") and not _in_memory(rows):
         return _understood(kind, lambda: _read_once(pa.RecordBatchReader.from_stream(rows), _name(kind)))
     if hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__"):
         return _understood(kind, lambda: pa.table(rows))
-    raise InputError(f"rows can't be {_what(rows)}; nothing was written. Give {_ACCEPTED}")
+    hint = (
+        "[row] for one row, or "
+        if isinstance(rows, Mapping)
+        else "list(rows), or "
+        if isinstance(rows, Iterator)
+        else ""
+    )
+    raise InputError(f"rows can't be {_what(rows)}; nothing was written. Give {hint}{_ACCEPTED}")
 
 
 def _in_memory(rows: Any) -> bool:
@@ -399,6 +422,7 @@ def _of_pandas(frame: Any, known: Mapping[str, pa.DataType]) -> pa.Table:
         if not isinstance(name, str):
             raise InputError(f"the frame has a column {name!r}, whose name is no text; rename it; nothing was written")
         names.append(name)
+        column = column.sparse.to_dense() if hasattr(column, "sparse") else column
         if column.dtype == object:
             values = [None if null else value for value, null in zip(column, column.isna(), strict=True)]
             arrays.append(array_of(values, known.get(name), name))
@@ -411,7 +435,11 @@ def _of_pandas(frame: Any, known: Mapping[str, pa.DataType]) -> pa.Table:
                 continue
             arrays.append(pa.array(column, from_pandas=True))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as e:
-            raise InputError(f"column {name!r}: {e}; nothing was written", column=name) from e
+            raise InputError(
+                f"column {name!r} is of pandas' type {column.dtype}, which Arrow does not take: {e}; convert it; nothing was "
+                "written",
+                column=name,
+            ) from e
     return counted_table(arrays, names, len(frame))
 
 

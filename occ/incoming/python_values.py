@@ -7,14 +7,16 @@ one without; and it turns each dict into a struct, so maps need the table's type
 from __future__ import annotations
 
 import datetime as dt
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as types
 
-from ...arguments import brief, values_of
+from ...arguments import brief, encodable, kind_of, values_of
 from ...errors import InputError
 
 _DEPTH_MAX = 32  # levels of nesting; far below Python's recursion limit, and more than tables hold
@@ -35,9 +37,7 @@ def table_of(rows: Sequence[Mapping[str, Any]], known: Mapping[str, pa.DataType]
     """
     names = dict.fromkeys(name for row in rows for name in row)
     if strange := [name for name in names if not isinstance(name, str)]:
-        raise InputError(
-            f"a row has {strange[0]!r} as the name of a column, which is a {type(strange[0]).__name__}, no text"
-        )
+        raise InputError(f"a row has {strange[0]!r} as the name of a column, which is {kind_of(strange[0])}, no text")
     arrays = [array_of([row.get(name) for row in rows], known.get(name), name) for name in names]
     return counted_table(arrays, list(names), len(rows))
 
@@ -59,8 +59,9 @@ def array_of(values: Sequence[Any], wanted: pa.DataType | None, name: str) -> pa
         len(types_of) == 1 and types_of <= _PLAIN
     ):  # nearly all columns; Arrow infers them right
         return _inferred(values, name)
-    # pandas' NaT is a date, and unequal to itself.
-    values = [None if isinstance(value, dt.date) and value != value else _listed(value) for value in values]
+    # Arrow takes arrays quickly, but not beside lists.
+    arrays = types_of == {np.ndarray}
+    values = [_plain(value, name, arrays=arrays) for value in values]
     kinds: dict[str, Any] = {}
     for value in values:
         if value is not None:
@@ -79,27 +80,100 @@ def array_of(values: Sequence[Any], wanted: pa.DataType | None, name: str) -> pa
         return _list(values, wanted, name)
     # pandas has nanoseconds; Arrow would cut them off silently.
     if fine := [value for value in values if getattr(value, "nanosecond", 0)]:
-        raise InputError(
-            f"column {name!r} holds parts of a microsecond, which no table does: {_shown(fine[0])}; nothing was written",
-            column=name,
-        )
+        raise _too_fine(fine[0], name)
     return _inferred(values, name)
+
+
+def _too_fine(value: Any, name: str) -> InputError:
+    return InputError(
+        f"column {name!r} holds parts of a microsecond, which no table does: {_shown(value)}; nothing was written",
+        column=name,
+    )
 
 
 def _inferred(values: Sequence[Any], name: str) -> pa.Array:
     try:
         return pa.array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as e:
-        strange = next((each for each in values if values_of(each) is not None), None)
-        why = e if strange is None else f"it holds {brief(strange)}, and lists are lists of Python"
-        raise InputError(f"column {name!r}: {why}; nothing was written", column=name) from e
+        raise _untaken(values, name) from e
 
 
-def _listed(value: Any) -> Any:
-    """Return sets and arrays of objects as lists, other values as they are."""
-    if isinstance(value, set | frozenset):
-        return list(value)
-    return value.tolist() if isinstance(value, np.ndarray) and value.dtype == object else value
+def _untaken(values: Sequence[Any], name: str) -> InputError:
+    """Return the error for the first value of a column that Arrow takes neither alone nor beside those before it.
+
+    Arrow's own words are not shown: they speak of C types and of its inference.
+    """
+    row = next((row for row in range(len(values)) if not _taken(values[row : row + 1])), None)
+    if row is None:  # each has a type, and together they have none
+        row = bisect_left(range(len(values)), True, key=lambda last: not _taken(values[: last + 1]))
+        why = "which goes into no type with the values before it; a column has values of one type"
+    else:
+        why = _why(values[row])
+    # Rows of lists and structs are counted within them.
+    where = "" if "." in name else f" in row {row}"
+    return InputError(
+        f"column {name!r} holds {_shown(values[row])}{where}, {why}; nothing was written",
+        column=name,
+        value=_shown(values[row]),
+        row=None if "." in name else row,
+    )
+
+
+def _taken(values: Sequence[Any]) -> bool:
+    try:
+        pa.array(values)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def _why(value: Any) -> str:
+    """Say why no column can hold a value that Arrow refuses, and what to give instead."""
+    from ...conditions import Sql
+
+    match value:
+        case int():
+            return "and whole numbers have 64 bits; give a decimal.Decimal or a float"
+        case Decimal():
+            return "and a decimal is a finite number of at most 38 digits; give None, or a float"
+        case str() if not encodable(value):
+            return "which has half of a surrogate pair, and UTF-8 cannot hold that; leave it out"
+        case Sql():
+            return "and lakelatch.sql belongs into `update_where` and `merge`; give the value itself"
+        case _ if values_of(value) is not None:
+            return "and lists are lists of Python; give `.tolist()` of it"
+    return f"and no column holds {kind_of(value)}; convert it, for example to text"
+
+
+def _plain(value: Any, name: str, *, arrays: bool) -> Any:
+    """Return a value in a form that Arrow infers right: None for pandas' NA and NaT, Python's own for numpy's times and sets."""
+    match value:
+        case set() | frozenset():
+            return list(value)
+        case np.ndarray() if not arrays or value.dtype == object or value.ndim != 1:
+            return value.tolist()
+        case np.datetime64():
+            return _time(value, name)
+        case dt.date() if value != value:  # pandas' NaT is a date, and unequal to itself
+            return None
+    return None if type(value).__name__ == "NAType" else value
+
+
+def _time(value: np.datetime64, name: str) -> dt.date | None:
+    """Return a time of numpy, whose units Arrow does not mix, as a date if it is no finer than that, else as a time."""
+    if np.isnat(value):
+        return None
+    coarse = np.datetime_data(value.dtype)[0] in ("Y", "M", "W", "D")
+    time = value.astype("datetime64[D]" if coarse else "datetime64[us]")
+    if time != value:
+        raise _too_fine(value, name)
+    plain = time.item()
+    if not isinstance(plain, dt.date):  # numpy gives the number where Python has no such year
+        raise InputError(
+            f"column {name!r} holds {_shown(value)}, and times are of the years 1 to 9999; nothing was written",
+            column=name,
+        )
+    return plain
 
 
 def _kind(value: Any) -> str:
@@ -118,7 +192,7 @@ def _kind(value: Any) -> str:
             return "a mapping"
         case list() | tuple():
             return "a list"
-    return f"a {type(value).__name__}"
+    return kind_of(value)
 
 
 def _shown(value: Any) -> str:

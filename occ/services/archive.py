@@ -84,7 +84,7 @@ class Keep:
         most = least + KEEP_MAX - KEEP_MIN if most is None else most
         if least > most:
             raise ConfigError(
-                f"{least} commits to keep, begun at more than {most}: at least 1 stays, and the second is not less"
+                f"keep_min={least} exceeds keep_max={most}: with more than keep_max commits the oldest go until keep_min are left"
             )
         return cls(least, most)
 

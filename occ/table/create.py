@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec
 
 from ...arguments import flag, instance, names, number, suggesting, text, unknown_argument
 from ...environment import SYSTEM, Environment
-from ...errors import ConfigError, InputError
+from ...errors import ConfigError, InputError, UnsupportedTableError
 from ...hudi.files import not_hudi
 from ...hudi.table import COPY_ON_WRITE, MERGE_ON_READ, TableConfig, from_avro, schema_of
 from ...hudi.timeline import EARLIEST, refuse_clock
@@ -341,6 +341,8 @@ def _new_config(
 
     flag(hive_style, "hive_style")
     number(table_version, "table_version", whole=True)
+    if table_version not in (8, 9):
+        raise UnsupportedTableError(f"table_version={table_version} is not written; give 8 or 9")
     for value, what in ((name, "name"), (database, "database")):
         if value is not None or what == "database":
             given = text(value, what, empty=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from inspect import isawaitable, iscoroutine
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ...arguments import function, number
+from ...arguments import kind_of, number, work_of
 from ...errors import CommitError, ConflictError, InputError, LockTimeoutError, LockUnavailableError, RolledBackError
 from ...tracing import step
 from ..entries import Batch, Origin
@@ -117,6 +118,10 @@ class _Run(Generic[T]):
         try:
             with transaction:
                 value = self._work(transaction)
+                if isawaitable(value):
+                    if iscoroutine(value):
+                        value.close()
+                    raise InputError(f"work returned {kind_of(value)}, which nothing awaits; let it do the work itself")
                 self._look_for_kept_state(transaction)
         except CommitError as e:
             # It may have begun again with another T (`occ.turns`).
@@ -239,7 +244,7 @@ def run(
     """See `Table.run`."""
     import tenacity  # with asyncio, which takes as long as a tenth of the library
 
-    function(work, "work")
+    work_of(work, "work")
     origin = Origin.of(batch, note)
     this = _Run(session, work, bounds, operation=operation, isolation=isolation, reserve=reserve, origin=origin)
     retrying = tenacity.Retrying(

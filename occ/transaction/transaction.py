@@ -601,7 +601,11 @@ class Transaction:
         """End the transaction without committing and delete its files. A no-op if it is over already.
 
         If its end cannot be written now, the heartbeat stops and the next writer rolls the transaction back.
+
+        Args:
+            reason: a text, stored in the log for `Table.why`.
         """
+        text(reason, "reason", empty=True)
         self._refuse_member()
         self.watcher.close()
         self._landing.abort(reason)

@@ -12,7 +12,7 @@ from ...arguments import brief
 from ...conditions import Given, Sql, condition_on, value_on
 from ...errors import InputError
 from .columns import spark_schema, spelled
-from .partition_pruning import analysed, conjuncts
+from .partition_pruning import analysed, conjuncts, refusing
 
 _OPERATORS = {"EqualTo": "=", "LessThan": "<", "LessThanOrEqual": "<=", "GreaterThan": ">", "GreaterThanOrEqual": ">="}
 _TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -50,7 +50,8 @@ def value_in_spark(schema: pa.Schema, given: Any) -> Any:
 def comparisons(spark: Any, schema: pa.Schema, condition: Any) -> list[tuple[Any, ...]]:
     """Return comparisons that the condition implies. Parts without a simple form are left out."""
     empty = spark.createDataFrame([], spark_schema(schema))
-    found = (_comparison(each) for each in conjuncts(analysed(empty, condition)))
+    with refusing("the condition", condition):
+        found = [_comparison(each) for each in conjuncts(analysed(empty, condition))]
     return [(spelled(each[0], schema.names), *each[1:]) for each in found if each is not None]
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
+from ...arguments import brief
+from ...errors import InputError
 from ...hudi.table import META_COLUMNS, TableConfig, possible_values
 from .columns import column_of, spark_schema, spelled
 
@@ -56,9 +59,22 @@ def matching_partitions(
         return set(partitions)
 
 
+@contextmanager
+def refusing(what: str, given: Any) -> Iterator[None]:
+    """Raise `InputError` where Spark refuses what a caller gave: its own error shows a plan, and no table."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as e:
+        said = str(e).strip().partition("\n")[0].partition(" SQLSTATE")[0].rstrip(". ")
+        raise InputError(f"Spark refuses {what} {brief(given)}: {said}; nothing was written") from e
+
+
 def analysed(empty: Any, condition: Any) -> Any:
     """Return the condition as Spark's analyser understands it over the columns of ``empty``."""
-    plan = empty.where(condition)._jdf.queryExecution().analyzed()
+    with refusing("the condition", condition):
+        plan = empty.where(condition)._jdf.queryExecution().analyzed()
     while plan.nodeName() != "Filter":
         plan = plan.children().apply(0)
     return plan.condition()

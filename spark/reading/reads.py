@@ -29,7 +29,7 @@ from ...occ.transaction import Transaction
 from ...occ.writing import reading
 from .filters import comparisons, in_spark
 from .leases import ScanLease
-from .partition_pruning import matching_partitions
+from .partition_pruning import matching_partitions, refusing
 from .slice_rows import by_reader, places_of, rows_of
 
 COMMIT_TIME = META_COLUMNS[0]
@@ -177,7 +177,8 @@ class Reads:
     ) -> Any:
         """Return the DataFrame of a user's read, with the lease on the state at that time."""
         full = with_meta(schema) if meta else schema
-        rows = rows_of(self._spark, self._table, slices, full, condition, columns)
+        with refusing("the columns", columns):
+            rows = rows_of(self._spark, self._table, slices, full, condition, columns)
         if slices:
             self._lease.hold(rows, at)
         return rows

@@ -96,7 +96,11 @@ _T = TypeVar("_T")
 
 
 def suggesting(public: _T) -> _T:
-    """Wrap a function, or all methods of a class, so that the error for an unknown argument suggests a known one."""
+    """Wrap a function, or all methods of a class, so that errors say more.
+
+    The error for an unknown argument suggests a known one; an error of ours from a method names the table, and others
+    have a note that does.
+    """
     if inspect.isclass(public):
         for name, each in list(vars(public).items()):
             if inspect.isfunction(each) and not name.startswith("_"):
@@ -108,18 +112,35 @@ def suggesting(public: _T) -> _T:
     def suggested(*args: Any, **given: Any) -> Any:
         try:
             return call(*args, **given)
-        except TypeError as e:
+        except Exception as e:
+            url = _table_of(args[0]) if args else ""
+            if isinstance(e, LakeLatchError) and url:
+                e.about(url)
+            elif url and not any(url in note for note in getattr(e, "__notes__", ())):
+                e.add_note(f"{url}: {call.__name__} ended with it")  # one of the caller's rows or functions
+            if not isinstance(e, TypeError):
+                raise
             known = inspect.signature(call).parameters
             unknown = next((name for name in given if name not in known), None)
             # Only an error of the call itself, not one raised inside it; newer versions of Python suggest some names
             # themselves.
             outside = e.__traceback__ is not None and e.__traceback__.tb_next is None
-            if not outside or unknown is None or not (hint := meant(unknown, known)) or "mean" in str(e):
+            if not outside or unknown is None or "mean" in str(e):
                 raise
+            hint = meant(unknown, known) or f"there are {', '.join(name for name in known if name != 'self')}"
             name = "" if repr(unknown) in str(e) else f"{unknown!r}: "
             raise TypeError(f"{e}; {name}{hint}") from None
 
     return suggested  # type: ignore[return-value]
+
+
+def _table_of(public: Any) -> str:
+    """Return the URL of the table that an object works on; "" if it tells none."""
+    for each in (public, getattr(public, "_session", None), getattr(public, "table", None)):
+        url = getattr(each, "url", None) or getattr(each, "_url", None)
+        if isinstance(url, str):
+            return url
+    return ""
 
 
 def unknown_argument(name: str, known: Iterable[str], *, more: Iterable[str] = ()) -> str:
@@ -165,6 +186,12 @@ def names(value: Any, name: str) -> tuple[str, ...]:
 _LONG = 10**40
 
 
+def kind_of(value: Any) -> str:
+    """Return the name of a value's type with its article."""
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
 def number(
     value: Any,
     name: str,
@@ -172,14 +199,17 @@ def number(
     least: float = -math.inf,
     most: float = math.inf,
     whole: bool = False,
+    endless: bool = False,
     error: type[LakeLatchError] = InputError,
 ) -> Any:
-    """Return a number between two bounds; never NaN, infinite, or a bool."""
+    """Return a number between two bounds; never NaN or a bool, and infinite only if it may be ``endless``."""
+    if endless and isinstance(value, float) and value == math.inf:
+        return value
     fits = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
     # NaN is in no bounds; and a whole number may be beyond every float.
     if not fits or not least <= value <= most or abs(value) > sys.float_info.max:
         bounds = [f"at least {least:g}"] * math.isfinite(least) + [f"at most {most:g}"] * math.isfinite(most)
-        what = "a whole number" if whole else "a number"
+        what = ("a whole number" if whole else "a number") + " of Python" * (type(value).__module__ == "numpy")
         shown = (
             brief(value)
             if not fits or isinstance(value, float) or abs(value) < _LONG
@@ -209,6 +239,26 @@ def function(value: Any, name: str) -> Callable[..., Any]:
     if not callable(value):
         raise InputError(f"{name}={brief(value)} cannot be called; give a function")
     return value  # type: ignore[no-any-return]
+
+
+def work_of(value: Any, name: str) -> Callable[..., Any]:
+    """Return a function that can be called with a transaction, and then does its work."""
+    called = function(value, name)
+    if inspect.isgeneratorfunction(called) or inspect.iscoroutinefunction(called):
+        raise InputError(
+            f"{name}={brief(value)} would not run when it is called; give a plain function, in asyncio with `asyncio.to_thread`"
+        )
+    try:
+        signature = inspect.signature(called)
+    except (TypeError, ValueError):  # some built-in functions have none
+        return called
+    try:
+        signature.bind(None)
+    except TypeError as e:
+        raise InputError(
+            f"{name}={brief(value)} cannot be called with a transaction ({e}); give a function of one"
+        ) from None
+    return called
 
 
 def instance(value: Any, kind: type | tuple[type, ...], name: str, wanted: str) -> Any:

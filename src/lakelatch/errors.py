@@ -31,7 +31,7 @@ Errors survive pickling, because Spark ships them between processes.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from .notebook import view
 from .plain_text import visible
@@ -81,6 +81,17 @@ class LakeLatchError(Exception):
         super().__init__(visible(message, lines=True))
         self.details = details
         self.add_note(f"see {self.docs}")
+
+    def about(self, url: str) -> Self:
+        """Name the table in the message, unless it or another one is named there. Returns the same error."""
+        if (
+            "table" not in self.details
+            and url not in (message := str(self))
+            and url.removeprefix("file://") not in message
+        ):
+            self.args = (f"{visible(url)}: {message}", *self.args[1:])
+            self.details["table"] = url
+        return self
 
     def __getattr__(self, name: str) -> Any:
         # Called only for names that are not found otherwise. ``details`` itself is missing while unpickling.

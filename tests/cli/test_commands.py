@@ -388,7 +388,7 @@ def test_locks_says_so_where_there_is_no_lock(run, tmp_path: Path):
         (["create", "{tmp}/half", "--record-key", "id"], "not empty"),
         (["create", "{tmp}/t", "--record-key", "id", "--lock", "telepathy://x"], "no lock provider"),
         (["create", "{tmp}/t", "--record-key", "id", "--strategy", "luck"], "no conflict strategy"),
-        (["create", "{tmp}/t", "--record-key", "id", "--schema", "{tmp}/none.parquet"], "neither a Parquet file"),
+        (["create", "{tmp}/t", "--record-key", "id", "--schema", "{tmp}/none.parquet"], "cannot be read: No such file"),
         (["create", "{tmp}/t", "--record-key", "id", "--schema", "{tmp}/half/.hoodie/x"], "neither a Parquet file"),
         (["adopt", "{table}", "none://", "--option", "hoodie.write.lock.provider=x"], "not both"),
         (["files", "{table}", "--as-of", "yesterday"], "no time"),

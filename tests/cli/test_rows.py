@@ -117,7 +117,7 @@ def test_read_takes_columns_a_condition_a_partition_a_time_and_a_limit(run, tabl
         (["--format", "xml"], "is none of parquet"),
         (["--format", "parquet"], "standard input is no parquet that can be read"),
         (["--format", "arrow"], "standard input is no arrow that can be read"),
-        (["--format", "json"], "line 1 is no JSON"),
+        (["--format", "json"], "standard input: line 1 is no JSON"),
         (["--format", "csv"], "the rows lack"),
         (["--format", "csv", "--missing", "perhaps"], "neither"),
         (["--format", "csv", "--batch", "nightly"], "is no batch"),
@@ -152,7 +152,15 @@ def test_json_lines_say_which_columns_they_have(run, table):
     upsert(row | {"v": 1, "extra": "v"}, "--new-columns", "add", code=0)
     assert "extra" in table.schema().names
     bad = '{"id": "a", "origin": "b", "v": 1}\n[1]\n'
-    assert "line 2 is no JSON object" in run("upsert", table.url, "-", "--format", "json", code=2, given=bad).stderr
+    told = run("upsert", table.url, "-", "--format", "json", code=2, given=bad).stderr
+    assert "standard input: line 2 is no JSON object" in told
+    assert "jq -c" in told
+    bad = '{"id": "a", "origin": "b", "v": 1}\n{"id": "a", "origin": "b", "v": "x"}\n'
+    told = run("upsert", table.url, "-", "--format", "json", code=2, given=bad).stderr
+    assert "standard input: column 'v' is int64 and cannot hold 'x' in row 1; nothing was written" in told
+    bad = '{"id": "a", "origin": "b", "v": 1, "w": 1}\n{"id": "a", "origin": "b", "v": 1, "w": "x"}\n'
+    told = run("upsert", table.url, "-", "--format", "json", "--new-columns", "add", code=2, given=bad).stderr
+    assert "column 'w' holds text ('x') and an int (1)" in told
 
 
 def test_times_that_python_has_none_for_are_printed_as_numbers(run, tmp_path):
@@ -401,3 +409,13 @@ def test_what_the_system_lacks_is_no_fault_of_ours(run, table, monkeypatch):
 
     monkeypatch.setattr(lakelatch, "open", refused)
     assert "raise its limit (ulimit -n)" in run("read", table.url, code=2).stderr
+
+
+def test_a_query_of_a_table_that_was_not_named_says_how_to(run, table):
+    assert "tables are named with --table NAME=URL" in run("sql", "select * from flights", code=2).stderr
+
+
+def test_create_says_whether_the_table_was_there(run, tmp_path):
+    words = ("create", str(tmp_path / "t"), "--record-key", "id", "--exist-ok")
+    assert run(*words).stdout.startswith("created ")
+    assert run(*words).stdout.startswith("already there: ")

@@ -367,3 +367,25 @@ def test_no_message_prints_a_whole_array(values: Any) -> None:
             condition_on(SCHEMA, given)
         assert len(str(found.value)) < 1000
         assert "\n" not in str(found.value).partition("\nsee ")[0]
+
+
+def test_a_decimal_of_many_zeros_is_compared_or_refused():
+    rows = pa.table({"n": pa.array([Decimal("1E+30"), Decimal(1)], pa.decimal128(38, 0))})
+    assert condition_on(rows.schema, [("n", "=", Decimal("1E+30"))]).mask(rows).to_pylist() == [True, False]
+    with pytest.raises(InputError, match="cannot be compared"):
+        condition_on(rows.schema, [("n", "=", Decimal("1E+50"))])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("city is None", "behind is stands null, true or false"),
+        ("city rlike 'R.*'", "regexp_like has no form"),
+        ("day < current_date()", "current_date has no form"),
+        ("city = 'Rome", "a text, a name or a comment in it does not end"),
+    ],
+)
+def test_what_has_no_form_is_told_in_the_words_of_sql(text, said):
+    rows = pa.table({"city": ["Rome"], "day": [date(2026, 1, 1)]})
+    with pytest.raises(InputError, match=said):
+        condition_on(rows.schema, text)

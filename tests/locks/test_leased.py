@@ -166,6 +166,19 @@ def test_a_place_that_cannot_be_left_hides_no_answer(env: FakeEnvironment, caplo
     assert locks.try_acquire("k") is not None  # the front was left
 
 
+def test_an_outage_that_is_raised_is_not_logged_too(env: FakeEnvironment, caplog: pytest.LogCaptureFixture) -> None:
+    backend = ScriptedBackend()
+    backend.leave_error = LockUnavailableError("the server is gone", key="k")
+
+    def fails() -> None:
+        raise LockUnavailableError("the server is gone", key="k")
+
+    backend.on_grant = fails
+    with pytest.raises(LockUnavailableError, match="the server is gone"):
+        provider(backend, env).acquire("k", wait_s=0)
+    assert "the server is gone" not in caplog.text
+
+
 def test_the_backend_is_closed_after_the_last_lease(env: FakeEnvironment) -> None:
     backend = ScriptedBackend(ScriptedGrant(1), ScriptedGrant(2))
     locks = provider(backend, env)

@@ -205,6 +205,39 @@ def test_spark_refuses_what_is_no_condition(make: Any, spark: Any) -> None:
     assert table.read().count() == 1
 
 
+def test_what_spark_refuses_is_told_with_the_table_and_without_a_plan(make: Any, spark: Any) -> None:
+    table = make()
+    table.upsert(spark.createDataFrame([("a", "oslo", 1)], "id string, city string, n int"))
+    calls = {
+        r"condition 'm > 1': .*`m` cannot be resolved": lambda: table.read(filter="m > 1"),
+        r"condition 'n >': .*Syntax error": lambda: table.read(filter="n >"),
+        r"condition 'm = 1': .*`m` cannot be resolved": lambda: table.delete_where("m = 1"),
+        r"columns \['idd'\]: .*`idd` cannot be resolved": lambda: table.read(columns=["idd"]),
+    }
+    for said, call in calls.items():
+        with pytest.raises(InputError, match=f"Spark refuses the {said}") as found:
+            call()
+        assert table.table.url in str(found.value)
+        assert "\n" not in str(found.value).partition("\nsee docs")[0]
+        assert "Relation" not in str(found.value)
+    assert table.read().count() == 1
+
+
+def test_an_error_of_the_callers_frame_keeps_its_class_and_names_the_table(make: Any, spark: Any) -> None:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+    table = make()
+    table.upsert(spark.createDataFrame([("a", "oslo", 1)], "id string, city string, n int"))
+    broken = spark.createDataFrame([("b", "oslo", 1)], "id string, city string, n int").withColumn(
+        "n", F.expr("cast(raise_error('boom') as int)")
+    )
+    with pytest.raises(PySparkException, match="boom") as found:
+        table.upsert(broken)
+    assert f"{table.table.url}: upsert ended with it" in found.value.__notes__
+    assert table.read().count() == 1
+
+
 def test_every_character_has_the_same_other_case_in_spark(spark: Any) -> None:
     """But for characters that Python's Unicode does not know yet."""
     import unicodedata

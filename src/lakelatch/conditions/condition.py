@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..arguments import instance
 from .binding import bind
 from .evaluate import mask_of
 from .given import of_arrow, of_terms
@@ -83,6 +84,7 @@ def condition_on(schema: pa.Schema, given: Any) -> Condition:
     Raises:
         InputError: it is empty, names an unknown column, or compares types that cannot be compared.
     """
+    instance(schema, pa.Schema, "schema", "the columns as a pyarrow.Schema, such as `table.schema()`")
     if isinstance(given, str):
         return Condition(bind(parse(given), schema, given))
     if isinstance(given, Condition):

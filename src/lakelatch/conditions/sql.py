@@ -152,7 +152,9 @@ def _dialect() -> tuple[Any, Any]:
 def _syntax(text: str, error: Any) -> InputError:
     first = error.errors[0] if getattr(error, "errors", None) else {}
     if "line" not in first:
-        return refused(f"no condition can be read ({str(error).splitlines()[0]})", text)
+        unclosed = str(error).startswith("Error tokenizing")
+        why = "a text, a name or a comment in it does not end" if unclosed else str(error).splitlines()[0]
+        return refused(f"no condition can be read ({why})", text)
     lines = text.split("\n")
     before = sum(len(line) + 1 for line in lines[: first["line"] - 1])
     # sqlglot reports the column of the token's last character.
@@ -210,7 +212,7 @@ class _Reader:
             "Concat": "texts side by side (write one, with \\' for a quote)",
             "Interval": "an interval",
             "Bracket": "an element of a list or map",
-        }.get(name, f"{e.key if e.key else name}")
+        }.get(name, e.sql_name().lower() if hasattr(e, "sql_name") else e.key or name)
         return refused(
             f"{what} has no form in a condition; there are comparisons, and, or, not, in, between, like, is null, "
             f"arithmetic, cast and {', '.join(sorted(FUNCTIONS))}",
@@ -265,7 +267,7 @@ class _Reader:
             return IsNull(self.node(e.this), at=at)
         if kind == "Boolean":
             return Compare("<=>", self.node(e.this), self.node(e.expression), at=at)
-        raise self._no(e.expression, _place(e.expression))
+        raise refused("behind is stands null, true or false", self._text, _place(e.expression))
 
     def _between(self, e: Any, at: int | None) -> Node:
         if e.args.get("symmetric"):

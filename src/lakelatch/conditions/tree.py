@@ -212,12 +212,12 @@ def literal(value: Any, at: int | None = None) -> Literal:  # noqa: C901 - one c
             # Spark gives 1E+3 scale 0, and counts the zeros before the digits of 0.001.
             _, digits, exponent = value.as_tuple()
             assert isinstance(exponent, int)
-            if exponent > 0:
-                value, exponent = value.quantize(Decimal(1)), 0
+            if 0 < exponent <= 38 - len(digits):
+                value, exponent = Decimal(int(value)), 0
                 digits = value.as_tuple().digits
             scale = -exponent
             precision = max(len(digits), scale)
-            if precision <= 38:
+            if exponent <= 0 and precision <= 38:
                 return Literal(value, pa.decimal128(precision, scale), at=at)
     raise TypeError(f"{brief(value)} is no value that a condition can hold")
 

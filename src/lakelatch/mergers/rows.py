@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..arguments import instance
 from ..errors import InputError
 from .choice import Last, LastNonNull, LastUnless
 from .interface import Groups, Merger
@@ -90,6 +91,7 @@ def join(rows: pa.Table, how: Literal["left", "right", "inner", "outer"], *, lef
     Args:
         left: a column that every row of the left source fills, such as its ordering field; ``right`` the same.
     """
+    instance(rows, pa.Table, "rows", "a pyarrow Table, as `table.read().to_arrow()`")
     if how not in ("left", "right", "inner", "outer"):
         raise InputError(f"there is no join {how!r}; say left, right, inner or outer")
     needed = {"left": [left], "right": [right], "inner": [left, right], "outer": []}[how]
@@ -103,6 +105,7 @@ def top_n_per_key(rows: pa.Table, count: int, *, key: Sequence[str], by: str) ->
 
     To keep the rows themselves in one row of the key, use the merger ``top_n``.
     """
+    instance(rows, pa.Table, "rows", "a pyarrow Table, as `table.read().to_arrow()`")
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise InputError(f"top_n_per_key keeps {count!r} rows; say a whole number from 1")
     if not rows.num_rows:

@@ -7,6 +7,7 @@ import pickle
 import random
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -47,6 +48,13 @@ def test_a_batch_that_is_sent_again_is_not_written_again(table):
     assert not table.upsert([{"id": "a", "n": 1}], batch=("views", 6)).repeated
     assert total(table) == 3
     assert (table.last_batch("clicks"), table.last_batch("views"), table.last_batch("none")) == (7, 6, None)
+
+
+def test_a_number_may_come_out_of_a_frame(table):
+    table.upsert([{"id": "a", "n": 1}], batch=("all", np.int64(7)))
+    assert table.last_batch("all") == 7
+    with pytest.raises(lakelatch.InputError, match=r"batch number=1\.0 is not a whole number"):
+        table.upsert([{"id": "a", "n": 1}], batch=("all", np.float64(1)))
 
 
 def test_each_write_takes_it(table):

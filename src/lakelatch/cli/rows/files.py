@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from ...arguments import brief
 from ...errors import InputError
 from ...storage.local import other_kind
 from .text import json_line
@@ -67,6 +68,8 @@ def read_rows(path: str, kind: str, known: pa.Schema | None, seen: Callable[[int
             for batch in stream:
                 batches.append(batch)
                 seen(batch.num_rows)
+    except InputError as e:
+        raise InputError(f"{name}: {e}", **e.details) from e
     except (OSError, UnicodeError) as e:
         raise InputError(f"{name} cannot be read: {e}; nothing was written") from e
     except pa.ArrowException as e:
@@ -126,9 +129,12 @@ def _of_lines(source: IO[bytes], known: pa.Schema | None) -> pa.Table:
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError) as e:
-                raise InputError(f"line {number} is no JSON: {e}; nothing was written") from e
+                raise InputError(f"line {number} is no JSON: {getattr(e, 'msg', e)}; nothing was written") from e
             if not isinstance(row, dict):
-                raise InputError(f"line {number} is no JSON object, which a row has to be; nothing was written")
+                hint = (
+                    "; of an array write each row on a line of its own (jq -c '.[]')" if isinstance(row, list) else ""
+                )
+                raise InputError(f"line {number} is no JSON object, which a row has to be{hint}; nothing was written")
             rows.append(row)
     names = dict.fromkeys(name for row in rows for name in row)
     arrays = [
@@ -143,17 +149,31 @@ def _of_lines(source: IO[bytes], known: pa.Schema | None) -> pa.Table:
 def _of_json(values: list[Any], name: str, kind: pa.DataType | None) -> pa.Array:
     import pyarrow as pa
 
-    if kind is not None and pa.types.is_floating(kind):
+    from ...occ.incoming import array_of
+
+    if kind is None:
+        return array_of(values, None, name)
+    if pa.types.is_floating(kind):
         values = [float(each) if each in _NOT_IN_JSON else each for each in values]
-    texts = kind is not None and all(isinstance(each, str) for each in values if each is not None)
-    try:
+    texts = all(isinstance(each, str) for each in values if each is not None)
+
+    def converted(some: list[Any]) -> pa.Array:
         if texts and pa.types.is_binary(kind):
-            return pa.array([None if each is None else base64.b64decode(each, validate=True) for each in values], kind)
-        return pa.array(values, pa.string()).cast(kind) if texts else pa.array(values, kind)
+            return pa.array([None if each is None else base64.b64decode(each, validate=True) for each in some], kind)
+        return pa.array(some, pa.string()).cast(kind) if texts else pa.array(some, kind)
+
+    try:
+        return converted(values)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as e:
-        raise InputError(
-            f"column {name!r} is {kind or 'of mixed types'}: {_first_line(e)}; nothing was written", column=name
-        ) from e
+        for row, each in enumerate(values):
+            try:
+                converted([each])
+            except (pa.ArrowException, ValueError, TypeError, OverflowError):
+                raise InputError(
+                    f"column {name!r} is {kind} and cannot hold {brief(each)} in row {row}; nothing was written",
+                    column=name,
+                ) from e
+        raise InputError(f"column {name!r} is {kind}: {_first_line(e)}; nothing was written", column=name) from e
 
 
 def _first_line(error: Exception) -> str:

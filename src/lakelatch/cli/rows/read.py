@@ -107,7 +107,8 @@ def sql(
             # open.
             _give(connection.sql(query).to_arrow_reader(10_000), limit, kind, output)
         except duckdb.Error as e:
-            raise InputError(f"DuckDB refuses the query: {str(e).strip().rstrip('.')}") from e
+            hint = "; tables are named with --table NAME=URL" if isinstance(e, duckdb.CatalogException) else ""
+            raise InputError(f"DuckDB refuses the query: {str(e).strip().rstrip('.')}{hint}") from e
 
 
 def _refuse_more_than_a_query(statements: Sequence[Any]) -> None:

@@ -87,7 +87,9 @@ def create(
     **settings: Any,
 ) -> None:
     """Create an empty table."""
+    from ...occ.session import PROPERTIES
     from ...occ.table import create as make
+    from ...storage import open_store
 
     settings = _settings(
         url,
@@ -114,6 +116,7 @@ def create(
         "table_version": table_version,
         "hive_style": hive_style,
     }
+    there = exist_ok and open_store(url).head(PROPERTIES) is not None
     with make(
         url,
         record_key=_names(record_key),
@@ -121,7 +124,7 @@ def create(
         **{each: value for each, value in asked.items() if value is not None},
         **settings,
     ) as table:
-        _tell(table, "created", json=json)
+        _tell(table, "already there:" if there else "created", json=json)
 
 
 @_with_settings
@@ -226,6 +229,12 @@ def _schema(said: str) -> pa.Schema:
             found = pq.read_schema(path)
         else:
             found = from_avro(read_input(said).decode())
-    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException, CorruptTableError) as e:
-        raise InputError(f"{said} is neither a Parquet file nor an Avro schema as JSON: {e}", path=said) from e
+    except OSError as e:
+        raise InputError(
+            f"{said} cannot be read: {e.strerror or 'no such file'}; name the file of the columns", path=said
+        ) from e
+    except (ValueError, KeyError, TypeError, pa.ArrowException, CorruptTableError) as e:
+        raise InputError(
+            f"{said} is neither a Parquet file (*.parquet) nor an Avro schema as JSON; name a file that is", path=said
+        ) from e
     return pa.schema([field for field in found if field.name not in META_COLUMNS])
