@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from ...arguments import instance
+from ...arguments import instance, suggesting
 from ...choices import Isolation, OperationName
 from ...errors import ConflictError, InputError
 from ...hudi.timeline import EARLIEST
@@ -19,6 +19,7 @@ T = TypeVar("T")
 _TRIES = 100  # reads that a commit over several tables comes between
 
 
+@suggesting
 def transaction(
     *tables: Table,
     operation: OperationName = "upsert",
@@ -48,6 +49,7 @@ def transaction(
     return SeveralTransaction(_sessions(tables), operation, isolation=isolation, origin=Origin.of(None, note))
 
 
+@suggesting
 def run(
     work: Callable[[SeveralTransaction], T],
     *tables: Table,
@@ -81,6 +83,7 @@ def run(
     return run_several(_sessions(tables), work, bounds, operation=operation, isolation=isolation, note=note)
 
 
+@suggesting
 class Cut:
     """One state of several tables, made by `lakelatch.read_together`: of each commit over several of them all, or nothing.
 
@@ -113,6 +116,7 @@ class Cut:
         )
 
 
+@suggesting
 def read_together(*tables: Table) -> Cut:
     """Return one state of several tables, the newest: of each commit over several of them all, or nothing.
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ...ahead import in_order
-from ...arguments import function
+from ...arguments import function, suggesting, text
 from ...errors import ConflictError, InputError, LakeLatchError, UnsupportedTableError
 from ...tracing import step
 from ..entries import Commit, Origin, Prepare
@@ -93,6 +93,7 @@ def _await(session: Session, prepared: Prepare) -> None:
     )
 
 
+@suggesting
 class SeveralTransaction:
     """A transaction over several tables, made by `lakelatch.transaction`. Leaving the block commits; an exception aborts.
 
@@ -193,6 +194,7 @@ class SeveralTransaction:
 
     def abort(self, reason: str = "asked to") -> None:
         """End without committing in any table, and delete its files. A no-op if it is over already."""
+        text(reason, "reason", empty=True)
         _abort(self._of, reason)
 
     def __enter__(self) -> Self:
