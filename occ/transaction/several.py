@@ -133,7 +133,7 @@ class SeveralTransaction:
                         each, self._operation, isolation=self._isolation, origin=self._origin, lock_first=lock_first
                     )
                     begun[each.url].member = True
-                if is_one_cut(self._sessions, [each.follower for each in begun.values()]):
+                if is_one_cut(self._sessions, [each.participant.attempt.follower for each in begun.values()]):
                     return begun
             except BaseException:
                 _abort(begun, "another of its tables could not begin")
@@ -205,7 +205,7 @@ class SeveralTransaction:
     ) -> None:
         if exc is not None:
             _abort(self._of, f"{type(exc).__name__} in the block")
-        elif any(each.is_open for each in self._of.values()):
+        elif any(each.participant.attempt.state == "open" for each in self._of.values()):
             self.commit()
 
 

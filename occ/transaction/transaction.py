@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from ...hudi.files import FileGroupId
     from ...hudi.timeline import FileSlice, Snapshot, WriteStat
     from ..entries import Begin, Settings
-    from ..log import Follower
     from ..rebase import Again
     from ..scan import Scan
     from ..session import CommitResult, Partition, Session
@@ -512,16 +511,6 @@ class Transaction:
     def fresh(self) -> bool:
         """True if nothing was done yet, so that it might as well begin later; one of several has begun with the others."""
         return self.workspace.fresh and not self.member
-
-    @property
-    def is_open(self) -> bool:
-        """True until it has ended."""
-        return self._attempt.state == "open"
-
-    @property
-    def follower(self) -> Follower:
-        """The commits of others since its begin."""
-        return self._attempt.follower
 
     @property
     def participant(self) -> Participant:
