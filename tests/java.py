@@ -9,10 +9,10 @@ CLASSES = Path(__file__).parents[1] / ".cache/tools/spark_classes/classes.jsa"
 
 
 def short_lived() -> None:
-    """Set what ``java`` takes from the environment, unless it is set: also of those that other programs start.
+    """Set the options that ``java`` takes from the environment, unless they are set; programs that start one inherit them.
 
-    The second compiler, a collector with threads of its own and a check of byte code cost more than they save. The archive
-    of Spark's classes (scripts/tools/spark_classes.sh) does nothing in a JVM with other jars, which would say so on its output.
+    The second compiler, a collector with threads of its own and a check of byte code cost more than they save. A JVM with other
+    jars ignores the archive of Spark's classes (scripts/tools/spark_classes.sh), and without ``-Xlog:disable`` would print so.
     """
     options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
     if CLASSES.exists():  # where it is named and missing, Java does not use its own either

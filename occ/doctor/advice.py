@@ -16,6 +16,7 @@ _HOUR_S, _DAY_S = 3600.0, 86400.0
 _SMALL_MANY = 20  # small files in one partition
 _LOGS_MANY = 10  # log files over one base file
 _LOST_SHARE = 0.2  # of the ended transactions
+_CROWD = 6  # transactions open at once
 _ENDED_FEW = 20  # fewer ended transactions are no basis for a share
 _STALE_S = _HOUR_S
 _SAVEPOINT_OLD_S = 30 * _DAY_S
@@ -122,6 +123,23 @@ def _lock_of_one_process(facts: Facts, settings: Settings) -> Iterator[Advice]:
             "no-lock",
             f"there is no lock, and {facts.processes} processes have written: the log orders them, at about half the rate",
             f"lakelatch locks set {facts.url} LOCK",
+        )
+
+
+def _crowd(facts: Facts, settings: Settings) -> Iterator[Advice]:
+    led = settings.coordinator or settings.shared_with_jvm or settings.streams
+    if not led and facts.crowd >= _CROWD and facts.ended >= _ENDED_FEW:
+        gain = (
+            "1.5 times as many on a local disk"
+            if facts.url.startswith(("file:", "/"))
+            else "four times as many of 16 writers"
+        )
+        yield Advice(
+            "slow",
+            "crowd",
+            f"on average {facts.crowd:g} transactions were open when one committed, and waited for each other: a coordinator "
+            f"commits them together ({gain}, as measured)",
+            f"lakelatch server --table {facts.url} --coordinate, and its URL as the setting coordinator",
         )
 
 
@@ -267,5 +285,5 @@ _RULES: tuple[Callable[[Facts], Iterator[Advice]], ...] = (
     _savepoints, _ahead,
 )  # fmt: skip
 _SETTINGS: tuple[Callable[[Facts, Settings], Iterator[Advice]], ...] = (
-    _jvm_writers, _double_keys, _lock_of_one_process, _never_merged, _epochs, _impatient,
+    _jvm_writers, _double_keys, _lock_of_one_process, _crowd, _never_merged, _epochs, _impatient,
 )  # fmt: skip

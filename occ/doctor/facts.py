@@ -4,7 +4,7 @@ log files that are older than a change of the table's columns.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,6 +20,8 @@ from ..liveness import beat_age_s
 from ..log import LogState, epochs
 from ..services import Sizes
 from ..session import Session, savepoints
+
+_NEWEST = 200  # commits of which `Facts.crowd` is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class Facts:
         data_files, bytes: all files in the table; ``current_bytes``: bytes that readers see.
         savepoints: T and age in seconds.
         ended, lost: transactions that the log saw end, and those of them that lost to another writer.
+        crowd: how many transactions were open on average when one of the last ones committed.
         lost_s, lost_bytes: seconds and bytes that these had spent.
         no_files: paths where a file or a folder belongs and something else stands.
         ahead_s: seconds by which the table's newest time is in the future.
@@ -83,6 +86,7 @@ class Facts:
     savepoints: tuple[tuple[str, float], ...] = ()
     ended: int = 0
     lost: int = 0
+    crowd: float = 0.0
     lost_s: float = 0.0
     lost_bytes: int = 0
     no_files: tuple[str, ...] = ()
@@ -152,7 +156,7 @@ def _with_log(session: Session, facts: Facts, commits: list[str]) -> Facts:
     settings, entries = session.settings, list(session.log.entries())
     begins = [entry for entry in entries if isinstance(entry, Begin)]
     writers = {(each.process.host, each.process.pid) for each in begins if each.process is not None}
-    ended, losses = _ended(entries)
+    ended, losses, crowd = _ended(entries)
     return replace(
         facts,
         settings=settings,
@@ -166,20 +170,23 @@ def _with_log(session: Session, facts: Facts, commits: list[str]) -> Facts:
         open_work=tuple(_work(session, each) for each in list(session.log.catch_up().open.values())),
         ended=ended,
         lost=len(losses),
+        crowd=crowd,
         lost_s=round(sum(each.took_s for each in losses), 3),
         lost_bytes=sum(each.bytes for each in losses),
     )
 
 
-def _ended(entries: list[Single]) -> tuple[int, list[Loss]]:
-    ended, losses, state = 0, [], LogState()
+def _ended(entries: list[Single]) -> tuple[int, list[Loss], float]:
+    ended, losses, state, crowds = 0, [], LogState(), deque[int](maxlen=_NEWEST)
     for entry in entries:
         if isinstance(entry, Commit | End) and entry.instant in state.open:
             ended += 1
             if isinstance(entry, End) and entry.lost is not None:
                 losses.append(entry.lost)
+            if isinstance(entry, Commit):
+                crowds.append(sum(not each.waits for each in state.open.values()))
         state.apply(entry)
-    return ended, losses
+    return ended, losses, round(sum(crowds) / len(crowds), 1) if crowds else 0.0
 
 
 def _foreign(entries: list[Single], commits: list[str]) -> tuple[str, ...]:

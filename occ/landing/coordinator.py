@@ -55,8 +55,27 @@ MEMBERS_MAX = 64  # of one entry
 WAITING_MAX = 1024  # that wait for a round
 _ENTRY_BYTES = 1 << 20  # of the requests that one entry takes
 _TRIES = 3  # leases that end before the entry is appended
+_GATHERS = 0.1  # of the time of a round, before the next one
 _SEEN_MAX = 8192  # landed commits whose write sets are remembered
 _log = logging.getLogger("lakelatch.coordinator")
+
+
+@dataclass(slots=True)
+class CoordinatorWork:
+    """The work of a coordinator since it started.
+
+    Attributes:
+        begun, committed: transactions; ``begin_entries``, ``commit_entries``: the entries of the log that did it.
+        left_out: requests whose writers had to decide for themselves.
+        unpublished: commits that have landed and are not on the timeline yet.
+    """
+
+    begun: int = 0
+    begin_entries: int = 0
+    committed: int = 0
+    commit_entries: int = 0
+    left_out: int = 0
+    unpublished: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +98,7 @@ class _Line:
         self._env, self._round = session.env, round_
         self._mutex = threading.Lock()
         self._waiting: deque[_Waiting] = deque()
-        self._works = False
+        self._works, self._pause_s = False, 0.0
 
     def join(self, each: _Waiting) -> bool:
         """Wait for the next round. Return False if too many do."""
@@ -92,14 +111,26 @@ class _Line:
             self._env.thread(self._work, name="lakelatch-coordinator")
         return True
 
+    @property
+    def length(self) -> int:
+        """The number of those that wait."""
+        return len(self._waiting)
+
     def _work(self) -> None:
-        while some := self._next():
+        while True:
+            # Writers that one round has answered ask again at one time: the first must not get the next round for itself.
+            if self._pause_s:
+                self._env.sleep(self._pause_s)
+            if not (some := self._next()):
+                return
+            began = self._env.monotonic()
             try:
                 self._round(some)
             except Exception:  # noqa: BLE001 - a fault of ours must not end all rounds
                 _log.exception("a round of the coordinator failed; its writers go on by themselves")
                 for each in some:
                     each.answer(None)
+            self._pause_s = (self._env.monotonic() - began) * _GATHERS if len(some) > 1 else 0.0
 
     def _next(self) -> list[_Waiting]:
         with self._mutex:
@@ -114,12 +145,17 @@ class _Line:
 
 
 class Coordinator:
-    """The coordinator of one table, with a handle of its own. Safe to share between threads."""
+    """The coordinator of one table, with a handle of its own. Safe to share between threads.
+
+    Attributes:
+        work: what it has done.
+    """
 
     def __init__(self, session: Session) -> None:
         session.require_log()
         self._session, self._known = session, session.log.remember()
         self._begins, self._commits = _Line(session, self._begin), _Line(session, self._commit)
+        self.work = CoordinatorWork()
         self._seen: Seen = {}
         self._seen_under: tuple[int, int] = (0, 0)  # epoch and settings of what was seen
         self._tried = 0  # the slot that was tried last
@@ -130,6 +166,11 @@ class Coordinator:
         line = self._begins if isinstance(question.wanted, BeginRequest) else self._commits
         if not line.join(_Waiting(question, answer)):
             answer(None)
+
+    @property
+    def waiting(self) -> int:
+        """The number of questions that wait for a round."""
+        return self._begins.length + self._commits.length
 
     # --- begins ----------------------------------------------------------------------------------------------
 
@@ -152,13 +193,25 @@ class Coordinator:
             begins[0] = replace(begins[0], instant=session.next_instant(state.top))
             return begun_together(begins, session.env.now())
 
+        entry: LogEntry | None = None
         try:
-            log.append(build, publishes=False)
+            entry = log.append(build, publishes=False, confirms=False)
         except LakeLatchError as e:
             _log.warning("%s: nobody was begun by the coordinator: %s", session.url, e)
+        if entry is not None:
+            self.work.begin_entries += 1
+            self.work.begun += len(singly(entry))
+        session.afterwards(session.look_after_others, "cleaning up after others failed", long=True)
         alone = session.env.monotonic() - self._crowded_at > ALONE_S
-        for each in waiting:
-            self._tell(each, alone=alone)
+
+        def answer() -> None:
+            if entry is not None:
+                log.confirm(entry)  # if it does not count, nobody is told of it
+            for each in waiting:
+                self._tell(each, alone=alone)
+
+        # The next round need not wait for that.
+        session.env.thread(answer, name="lakelatch-coordinator-answers")
 
     # --- commits ---------------------------------------------------------------------------------------------
 
@@ -167,9 +220,14 @@ class Coordinator:
         members: Sequence[Commit] = ()
         try:
             entry = self._land(waiting)
-            members = [each for each in singly(entry) if isinstance(each, Commit)] if entry is not None else ()
+            if entry is not None and session.log.confirm(entry):
+                members = [each for each in singly(entry) if isinstance(each, Commit)]
         except LakeLatchError as e:
             _log.warning("%s: nothing was committed by the coordinator: %s", session.url, e)
+        self.work.left_out += len(waiting) - len(members)
+        self.work.committed += len(members)
+        self.work.commit_entries += bool(members)
+        self.work.unpublished = len(members)
         taken = {each.instant for each in members}
         of: dict[str, list[_Waiting]] = {}
         for each in waiting:
@@ -181,6 +239,7 @@ class Coordinator:
             return
         try:
             for commit in session.log.publish_in_turn(members):
+                self.work.unpublished -= 1
                 for each in of.pop(commit.instant):
                     self._tell(each)
         except LakeLatchError as e:  # the next to append publishes the rest
@@ -197,7 +256,7 @@ class Coordinator:
                 return None
             session.log.look()
             with session.lease(f"committing for {len(waiting)}") as lease, suppress(LockLostError):
-                return session.log.append(lambda state: self._entry(state, lease, waiting), look=False)
+                return session.log.append(lambda state: self._entry(state, lease, waiting), look=False, confirms=False)
         return None
 
     def _entry(self, state: LogState, lease: TableLease, waiting: Sequence[_Waiting]) -> LogEntry | None:

@@ -93,7 +93,7 @@ class HeartbeatSender:
         ``shared``: others may beat for it as well, under their own names, so that it lives as long as one of them does.
         """
         # Taken before the put: others may see the beat at any moment from here on.
-        sent = self._now()
+        sent = self.now()
         # Empty, like the JVM's; later beats have content, so that each differs from the one before.
         put = self._store.put_if_absent(heartbeat_path(instant), self._body(instant) if shared else b"", durable=False)
         tag = put.tag
@@ -112,8 +112,14 @@ class HeartbeatSender:
         with self._mutex:
             self._tags[instant] = tag
             if put.done and not shared:
-                self._sent[instant] = sent
+                expected = self._sent.get(instant)
+                self._sent[instant] = replace(sent, longest_s=expected.silence_s(sent)) if expected else sent
         self._keep_time(starts=True)
+
+    def expect(self, instant: str, since: _Beat) -> None:
+        """Count a transaction as beating from ``since`` on, when nobody knew of it yet: its first beat is on its way."""
+        with self._mutex:
+            self._sent[instant] = since
 
     def _keep_time(self, *, starts: bool = False) -> None:
         """Run the timer at the interval in force."""
@@ -134,7 +140,7 @@ class HeartbeatSender:
             open_now = list(self._tags.items())
         for instant, tag in open_now:
             try:
-                sent = self._now()
+                sent = self.now()
                 put = self._store.replace_if_match(heartbeat_path(instant), self._body(instant), tag)
                 if put.outcome is not Outcome.DONE:
                     # Either our own late write, or another process has ended the transaction. Never create the file
@@ -163,9 +169,10 @@ class HeartbeatSender:
         """
         with self._mutex:
             last = self._sent.get(instant)
-        return math.inf if last is None else last.silence_s(self._now())
+        return math.inf if last is None else last.silence_s(self.now())
 
-    def _now(self) -> _Beat:
+    def now(self) -> _Beat:
+        """Return the time by both clocks of this host."""
         return _Beat(self._env.monotonic(), self._env.now())
 
     def _remember(self, instant: str, tag: str | None, sent: _Beat | None = None) -> None:
@@ -173,7 +180,7 @@ class HeartbeatSender:
             if instant not in self._tags:
                 return
             if (before := self._sent.pop(instant, None)) is not None and sent is not None:
-                self._sent[instant] = replace(sent, longest_s=before.silence_s(self._now()))
+                self._sent[instant] = replace(sent, longest_s=before.silence_s(self.now()))
             if tag is None:
                 del self._tags[instant]
                 _log.warning("the heartbeat of %s was removed: somebody has ended this transaction", instant)

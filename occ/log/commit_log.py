@@ -125,10 +125,16 @@ class KnownEntries:
     """The newest entries of the log as bytes, for writers that read it through another handle's memory. Bounded.
 
     Safe to share between threads; nobody who asks waits for a request of the handle.
+
+    Attributes:
+        unconfirmed: slots, with their epochs, of its own entries of which it is not known yet whether they count
+            (`CommitLog.confirm`). Nobody is told of them, nor of what stands behind.
+        confirmed: the largest slot that is known to count.
     """
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
+        self.unconfirmed, self.confirmed = dict[int, int](), -1
         self._entries: deque[tuple[int, str, bytes]] = deque()
         self._bytes = 0
 
@@ -144,7 +150,30 @@ class KnownEntries:
         """Path and bytes of the entries from that slot on, for `CommitLog.take`; none if some of them are forgotten."""
         with self._mutex:
             found = list(takewhile(lambda each: each[0] >= slot, reversed(self._entries)))
-        return tuple((path, body) for _, path, body in reversed(found)) if found and found[-1][0] == slot else ()
+            end = min(self.unconfirmed, default=None)
+        if not found or found[-1][0] != slot:
+            return ()
+        return tuple((path, body) for at, path, body in reversed(found) if end is None or at < end)
+
+    def append(self, slot: int, epoch: int) -> None:
+        """Note that an own entry has been put there, which is not confirmed."""
+        with self._mutex:
+            self.unconfirmed[slot] = epoch
+
+    def confirm(self, slot: int) -> bool:
+        """Note that the entry of that slot counts, and those before it. Return False if they were forgotten meanwhile."""
+        with self._mutex:
+            there = slot in self.unconfirmed
+            if there:
+                self.unconfirmed = {at: epoch for at, epoch in self.unconfirmed.items() if at > slot}
+                self.confirmed = max(self.confirmed, slot)
+            return there or slot <= self.confirmed
+
+    def forget(self) -> None:
+        """Forget everything: the log was replaced, and what was read may be a zombie's."""
+        with self._mutex:
+            self._entries.clear()
+            self._bytes, self.unconfirmed, self.confirmed = 0, {}, -1
 
 
 class Told:
@@ -297,6 +326,8 @@ class CommitLog:
         self.first_slot = self.next_slot
         self.recent.begin_at(self.first_slot)
         self._appended = -1
+        if self.known is not None:
+            self.known.forget()
 
     def _refuse_hole(self, epoch: int, slots: list[int]) -> None:
         """Raise `CorruptTableError` if reported entries stand behind a missing one.
@@ -407,6 +438,7 @@ class CommitLog:
         follower: Follower | None = None,
         look: bool | None = None,
         publishes: bool = True,
+        confirms: bool = True,
         first: Callable[[Commit], object] | None = None,
         settles: bool = False,
     ) -> LogEntry | None:
@@ -422,6 +454,8 @@ class CommitLog:
                 one that may publish the commits that others left.
             publishes: False for an entry that is no commit, if the caller publishes the newest commit before it reads
                 the table. Saves a request between two slots on a far store.
+            confirms: False if the caller calls `confirm` with the entry, before anybody is told of it or relies on it. The
+                next entry need not wait for that then.
             first: with neighbours, called with the entry of a commit of rows before it is appended: puts the completed
                 instant, which makes it committed. From then on the entry is appended whatever slot it takes, and needs no
                 decision. A service changes no row, so its instant follows its entry.
@@ -464,7 +498,7 @@ class CommitLog:
                 if first is not None and isinstance(entry, Commit) and entry.action in COMMIT_ACTIONS:
                     first(entry)
                     return self._append_decided(entry)
-                put = self._put(entry)
+                put = self._put(entry, confirms=confirms)
                 if put is None or isinstance(put, Import):
                     continue
                 if follower is not None:
@@ -473,14 +507,38 @@ class CommitLog:
                     self._close_if_full()
                 return put
 
-    def _put(self, entry: LogEntry) -> LogEntry | None:
+    def confirm(self, entry: LogEntry) -> bool:
+        """Return whether an entry counts that a coordinator has appended without ``confirms``. Holds no mutex meanwhile.
+
+            t=0  it puts begins(A, B) into slot 7, and commits(C) into slot 8
+            t=1  it reads that its epoch is the newest, asked after the put into 7: so 7 counts, whatever becomes of 8
+
+        What stands before an entry that counts does too. False also if that is not known: then the log on the store says what
+        became of the entry's members.
+        """
+        assert self.known is not None
+        epoch = self.known.unconfirmed.get(entry.slot)
+        try:
+            replaced = epoch is not None and bool(epochs(self._store, since=epoch + 1))
+        except StorageError:
+            return False
+        if not replaced:
+            return self.known.confirm(entry.slot)
+        with self._mutex:
+            if self.epoch == epoch:
+                self.epoch = 0
+        return False
+
+    def _put(self, entry: LogEntry, *, confirms: bool = True) -> LogEntry | None:
         """Put the entry at the free slot, and read it; None if another took the slot, or the log was replaced."""
         epoch, slot = self.epoch, self.next_slot
         path, body = slot_path(epoch, slot), encode(entry, epoch, slot, self._env.uuid())
         if not self._insist(path, body, entry):
             return None
         entry = at_slot(entry, slot)
-        if self._newest_epoch_is_not(epoch):
+        if not confirms and self.known is not None:
+            self.known.append(slot, epoch)
+        elif self._newest_epoch_is_not(epoch):
             self._doubt.about(f"log entry {path}", getattr(entry, "instant", ""))
             # Members of a group have an outcome each, which their writers look up; its first alone does not decide.
             if isinstance(entry, GroupCommit) or not self._counts(entry):
@@ -611,6 +669,11 @@ class CommitLog:
             if now:
                 self._foreign.look(now=True)
             return self._foreign.pending
+
+    def is_unknown(self, instant: Instant) -> bool:
+        """Return whether an instant on the timeline is neither in the log nor older than its epoch."""
+        with self._mutex:
+            return self._foreign.is_unknown(instant)
 
     def has_committed(self, instant: str) -> bool:
         """Return whether the transaction of another engine with that T has committed, as of the last listing."""
@@ -774,10 +837,14 @@ class CommitLog:
             return self._foreign.found
 
     def past_the_log(self) -> tuple[list[str], frozenset[str]]:
-        """Return T of other engines' commits since the epoch was opened, and of their rollbacks; at most a second old."""
+        """Return T of other engines' commits and restores since the epoch was opened, and of their rollbacks.
+
+        At most a second old. A restore counts while it is under way.
+        """
         with self._mutex:
             self._foreign.look(every_s=_SEEN_S)
-            return list(self._foreign.found), self.rollbacks
+            restores = [each.requested for each in self._foreign.pending if each.action == "restore"]
+            return [*self._foreign.found, *restores], self.rollbacks
 
     def lists_the_timeline(self) -> None:
         """Note that the caller lists the timeline itself, so that the next listing is due a second later."""

@@ -89,9 +89,9 @@ class ForeignCommits:
         self.planned = [each for each in shown if each.action == "rollback" and not each.completed]
         self.newest = max([self.newest, *(each.completed or each.requested for each in shown)])
         shown = [each for each in shown if each.action != "rollback"]
-        if any(self._is_unknown(each) for each in shown):
+        if any(self.is_unknown(each) for each in shown):
             self._log.catch_up()
-        unknown = [each for each in shown if self._is_unknown(each)]
+        unknown = [each for each in shown if self.is_unknown(each)]
         self.found = sorted(each.requested for each in unknown if each.state == "completed")
         seen, at = self._at_work, self._env.monotonic()
         self.pending = [each for each in unknown if each.state != "completed"]
@@ -107,7 +107,7 @@ class ForeignCommits:
             each
             for each in completed
             if each.requested in self._log.state.open
-            or self._is_unknown(each)
+            or self.is_unknown(each)
             or ended.get(each.requested) in ("rollback", "abort")
         ]
 
@@ -125,7 +125,8 @@ class ForeignCommits:
         state = self._log.state
         return requested in state.ended or requested in state.open
 
-    def _is_unknown(self, each: Instant) -> bool:
+    def is_unknown(self, each: Instant) -> bool:
+        """Return whether the log does not have it, and it is not older than the epoch."""
         if self._is_ours(each.requested):
             return False
         # Everything completed before the epoch opened is known. A later completion shows in its C, unless its writer was

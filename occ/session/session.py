@@ -12,6 +12,8 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,6 +31,7 @@ from ...hudi.timeline import (
     Time,
     Timeline,
     decode_commit,
+    decode_container,
     file_name,
     has_archive,
     next_label,
@@ -100,6 +103,7 @@ class Session:
         rounds: by T, called with each heartbeat while the transaction beats.
         markers: the server that takes its markers; None: they are put directly.
         coordinator: begins and commits for it; None: it does all by itself. So it does until ``alone_until`` (monotonic).
+            Until ``led_until`` the coordinator, which was heard, looks after dead writers.
         far: True if a request to its store takes long.
         partners: the sessions of tables that take part in transactions with this one.
         records: by T, the state of its open transactions, known without a request to a far store.
@@ -129,7 +133,7 @@ class Session:
         self.landed_one: Callable[[], object] = lambda: None
         self.markers: MarkerService | None = None
         self.coordinator: Coordinating | None = None
-        self.alone_until = 0.0
+        self.alone_until = self.led_until = 0.0
         self.far = is_far(store.url)
         self.records: dict[str, OwnRecord] = {}
         self._partitions = set[str]()  # that have their metadata file
@@ -355,7 +359,8 @@ class Session:
 
     def _after_beats(self) -> None:
         """Look after others on the heartbeat's thread, so that nobody waits for it."""
-        self.look_after_others()
+        if self.env.monotonic() >= self.led_until:
+            self.look_after_others()
         beating = self.heart.instants
         for instant, look in list(self.rounds.items()):
             if instant in beating:
@@ -601,6 +606,9 @@ class Session:
         shown = {file_name(each) for each in timeline.completed}
         known, lost = self.log.missing(shown, follower.commits)
         undone = {each.requested for commit in known if commit.restores for each in undone_by(commit)}
+        if others := self._taken_back_by_others(timeline):
+            undone |= others
+            lost = [(commit, name) for commit, name in lost if commit.instant not in others]
         timeline = timeline.without(undone) if undone else timeline
         more = {
             instant: echo(commit.schema) if name == commit.echo else metadata_of(self.store, commit)
@@ -608,6 +616,21 @@ class Session:
             if commit.action in COMMIT_ACTIONS and (instant := parse(name, layout=2))
         }
         return timeline.plus(more) if more else timeline, known[-1].slot + 1 if known else 0
+
+    def _taken_back_by_others(self, timeline: Timeline) -> set[str]:
+        """T of what restores of other engines that the log does not know yet have taken back, or are taking back now.
+
+        What such a restore deletes from the timeline must not be completed from the log, as after a power cut.
+        """
+        found = set[str]()
+        for each in (*timeline.completed, *timeline.pending):
+            if each.action == "restore" and each.state != "requested" and self.log.is_unknown(each):
+                path = timeline.path(replace(each, state="requested", completed=None))
+                with suppress(CorruptTableError):  # it has taken nothing back then
+                    if body := self.store.body(path):
+                        plan = decode_container(body, "HoodieRestorePlan", name=path, table=self.url)
+                        found |= {each["commitTime"] for each in plan["instantsToRollback"]}
+        return found
 
     def _restored_since(self, follower: Follower) -> bool:
         """Return whether a restore ran during a listing: it removes instants and files, so both states may be mixed."""

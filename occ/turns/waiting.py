@@ -71,7 +71,8 @@ def queue(session: Session) -> list[tuple[Begin, list[str]]]:
     """
     state = session.log.catch_up()
     by_priority, bucketed = state.settings.strategy == "priority", state.settings.bucket_count is not None
-    ranked = in_rank_order((begin.claim for begin in state.open.values()), by_priority=by_priority)
+    begun = {begin.instant: begin for begin in list(state.open.values())}  # a copy, because other threads read on
+    ranked = in_rank_order((begin.claim for begin in begun.values()), by_priority=by_priority)
     found = []
     for claim in ranked:
         files = [BaseFile.at(marker.path, 0) for marker in list_markers(session.store, claim.instant)]
@@ -83,5 +84,5 @@ def queue(session: Session) -> list[tuple[Begin, list[str]]]:
             and other.outranks(claim, by_priority=by_priority)
             and other.reserved.met_by(writes, bucketed=bucketed)
         ]
-        found.append((state.open[claim.instant], ahead))
+        found.append((begun[claim.instant], ahead))
     return found

@@ -124,7 +124,7 @@ class Attempt:
             BatchLandedError: the batch is committed already. Nothing was begun.
             ConflictError: such a writer did not end in time.
         """
-        patience, follower = BoundedWait(session), Follower()
+        patience, follower, since = BoundedWait(session), Follower(), session.heart.now()
         kept = lease is not None  # by the caller, until the end
         # On a far store, check while the begin entry is put: that entry affects no other version or engine.
         checked = Task(session.env, session.refuse_if_unwritable) if session.far and not kind.service else None
@@ -132,7 +132,8 @@ class Attempt:
         wanted = BeginEntry(session, kind, claim, origin.batch, under, lease)
         entry: LogEntry | None = None
         try:
-            follower = wanted.ask() or follower
+            told = wanted.ask()
+            follower = told or follower
             while wanted.found is None and (entry := wanted.append(follower, operation)) is None:
                 if wanted.found is not None:
                     follower = session.log.follow_since(wanted.found.slot + 1)
@@ -171,11 +172,14 @@ class Attempt:
                 # If many begin together, each publishes its own commit, and a reader of the timeline publishes first.
                 if not wanted.asked:  # our snapshot may be read from the timeline
                     (session.publish_last if made.lease is None else partial(session.log.publish_last, locked=True))()
-                session.heart.start(made.instant)
+                session.heart.expect(made.instant, since)
                 made._announce_pending()
                 if not kept and made.lease is not None:
                     made._show_to_neighbours(made.lease)
-                session.afterwards(session.look_after_others, "cleaning up after others failed")
+                if told is not None:  # a coordinator that is heard does it for its writers
+                    session.led_until = session.env.monotonic() + 2 * session.settings.heartbeat_interval_s
+                else:
+                    session.afterwards(session.look_after_others, "cleaning up after others failed")
         except BaseException as e:
             if made.abort("it could not begin"):
                 made.tell_that_nothing_landed(e)
@@ -350,18 +354,24 @@ class Attempt:
     # --- the pending instant ---------------------------------------------------------------------------------
 
     def _announce_pending(self) -> None:
-        """Put the pending instant. For a write on a far store it is sent now, and arrives before the first data file.
+        """Put the heartbeat and the pending instant. For a write on a far store they are sent now, beside the first marker, and
+        arrive before the first data file.
 
-        The heartbeat comes first: JVM writers take a pending instant without one for a dead writer's.
+        Where JVM writers share the lock the heartbeat comes first: they take a pending instant without one for a dead writer's.
         """
         session, kind = self.session, self.kind
+        beat = partial(session.heart.start, self.instant)
         puts = [partial(self._announce, kind.action, state) for state in kind.announced]
         record = session.record(self.instant)
         if record is None or kind.service:
-            for put in puts:
+            for put in (beat, *puts):
                 put()
+            return
+        if session.lock.shared_with_jvm:
+            beat()
         else:
-            record.sends([Task(session.env, put) for put in puts])
+            puts.append(beat)
+        record.sends([Task(session.env, put) for put in puts])
 
     def _show_to_neighbours(self, lease: TableLease) -> None:
         """Give the lock of the begin back. A neighbour that begins from here on knows of this transaction.

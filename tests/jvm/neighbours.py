@@ -65,7 +65,8 @@ class Shared:
                 by_hudi_rs(self.path),
             ]
         found = [sorted((each["id"], each["v"]) for each in rows) for rows in (*told, answer["rows"])]
-        assert found[0] == found[1] == found[2] == found[3]
+        named = dict(zip(("the handle", "a fresh one", "hudi-rs", "the JVM"), found, strict=True))
+        assert found[0] == found[1] == found[2] == found[3], f"readers disagree: {named}"
         assert len(dict(found[0])) == len(found[0]), "a key stands twice"
         return dict(found[0])
 

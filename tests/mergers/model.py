@@ -44,6 +44,18 @@ def top(values: list[Any], count: int, by: str | None) -> list[Any]:
     return found[::-1][:count]
 
 
+def union(maps: list[Any], by: str | None) -> list[Any]:
+    found: dict[Any, Any] = {}
+    for key, value in (pair for each in there(maps) for pair in each):
+        new, old = (
+            ((place(each[by]), *(place(v) for k, v in each.items() if k != by), 1) if each else ()) if by else ()
+            for each in (value, found.get(key))
+        )
+        if key not in found or new >= old:
+            found[key] = value
+    return [(key, found[key]) for key in sorted(found, key=place)]
+
+
 MODEL: dict[str, Callable[[list[Any]], Any]] = {
     "last": lambda v: v[-1],
     "first": lambda v: v[0],
@@ -60,6 +72,8 @@ MODEL: dict[str, Callable[[list[Any]], Any]] = {
     "collect_set(3)": lambda v: distinct([each + 0.0 if isinstance(each, float) else each for each in flat(v)])[:3],
     "top_n(2)": lambda v: top(v, 2, None),
     "top_n(2, by='ts')": lambda v: top(v, 2, "ts"),
+    "merge_map": lambda v: union(v, None),
+    "merge_map(2, by='ts')": lambda v: union(v, "ts")[:2],
 }
 
 
@@ -67,7 +81,7 @@ def bits(value: Any) -> Any:
     """Equal for the same value to the bit, whichever NaN it is."""
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else struct.pack("d", value)
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [bits(each) for each in value]
     if isinstance(value, dict):
         return {key: bits(each) for key, each in value.items()}

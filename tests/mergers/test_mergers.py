@@ -38,6 +38,14 @@ def columns_of(spec: str) -> list[tuple[pa.DataType, list[Any]]]:
     found = [*VALUES.items(), (STRUCT, STRUCTS)]
     if spec.startswith(("collect", "top_n")):
         found = [(pa.list_(kind), [None, [], *([v] for v in some), some[1:3]]) for kind, some in found]
+    if spec.startswith("merge_map"):
+        found = [
+            (
+                pa.map_(pa.string(), kind),
+                [None, [], *([("a", v)] for v in some), [("é", some[1]), ("", some[2]), ("a", some[1])]],
+            )
+            for kind, some in found
+        ]
     possible = []
     for kind, some in found:
         try:

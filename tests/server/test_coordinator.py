@@ -6,15 +6,18 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
+import pyarrow as pa
 import pytest
 
 import lakelatch
-from lakelatch.occ.coordination import CoordinatorServer
+from lakelatch.occ.check.check import check
+from lakelatch.occ.coordination import Answer, CoordinatorServer, Question
 from lakelatch.occ.coordination.connections import Connections
 from lakelatch.occ.landing.coordinator import Coordinator
 from lakelatch.occ.liveness import ticket
+from lakelatch.server import Limits
 
 from .conftest import TOKEN, Client, rows, serving
 
@@ -59,6 +62,37 @@ def test_a_writer_begins_and_commits_over_one_connection(table, taken, monkeypat
     assert taken == ["BeginRequest", "Request"] * 3
     assert len(made) == 1
     assert values(table) == {3}
+
+
+def test_what_it_does_is_counted_from_nothing_on(table):
+    """Metrics, the summary of the table and the document of the API."""
+
+    def metrics(ask: Client) -> dict[str, float]:
+        found = (line.rpartition(" ") for line in ask("/metrics").body.decode().splitlines())
+        return {
+            name.replace('table="flights",', ""): float(value) for name, _, value in found if "coordinator" in name[:25]
+        }
+
+    with serving({"flights": table.url}, coordinate=True) as server:
+        ask = Client(server.url)
+        assert metrics(ask) == {
+            'lakelatch_coordinator_entries_total{kind="begin",table="flights"}': 0,
+            'lakelatch_coordinator_entries_total{kind="commit",table="flights"}': 0,
+            'lakelatch_coordinator_answers_total{kind="begin",table="flights"}': 0,
+            'lakelatch_coordinator_answers_total{kind="commit",table="flights"}': 0,
+            'lakelatch_coordinator_answers_total{kind="left out",table="flights"}': 0,
+            'lakelatch_coordinator_waiting{table="flights"}': 0,
+            'lakelatch_coordinator_unpublished{table="flights"}': 0,
+        }
+        write(table, server.url)
+        assert set(metrics(ask).values()) == {0, 1}
+        assert ask("/api/v1/tables/flights").json()["summary"]["coordinator"] == {
+            "begun": 1, "begin_entries": 1, "committed": 1, "commit_entries": 1, "left_out": 0, "unpublished": 0, "waiting": 0,
+        }  # fmt: skip
+        assert "post" in ask("/openapi.json").json()["paths"]["/api/v1/tables/{table}/transactions"]
+    with serving({"flights": table.url}) as server:
+        assert metrics(Client(server.url)) == {}
+        assert Client(server.url)("/api/v1/tables/flights").json()["summary"]["coordinator"] is None
 
 
 def test_a_restarted_server_is_asked_on_a_new_connection(table, taken):
@@ -163,3 +197,90 @@ def test_what_is_no_question_is_refused(table, taken, body):
     assert taken == []
     table.upsert(rows(1))
     assert values(table) == {1}
+
+
+def test_hostile_clients_with_a_token_keep_nobody_from_writing(table, taken):
+    """Too large, torn, left half-way, never read, out of order; and a writer that asks meanwhile lands."""
+    head = f"POST {AT} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {TOKEN}\r\n"
+    with serving({"flights": table.url}, coordinate=True, limits=Limits(requests_s=10_000)) as server:
+        ask, port = Client(server.url), int(server.url.rpartition(":")[2])
+        asks = CoordinatorServer(server.url, token=TOKEN)
+        heard: list[Question] = []
+        with lakelatch.open(table.url, writer="B", coordinator=asks) as writer:
+            real = writer.session.coordinator.ask
+            writer.session.coordinator.ask = lambda question, s: (heard.append(question), real(question, s))[1]
+            writer.upsert(rows(1))
+        begin, commit = (each.to_bytes() for each in heard)
+        with socket.create_connection(("127.0.0.1", port)) as large:
+            large.sendall(f"{head}content-length: {2 << 20}\r\n\r\n".encode())
+            assert large.recv(100).startswith(b"HTTP/1.1 413 ")
+        for torn in (
+            begin[:-1],
+            commit[:-1],
+            commit[: len(commit) // 2],
+            commit + b"x",
+            begin.replace(b'"v":1', b'"v":9'),
+        ):
+            assert ask(AT, method="POST", body=torn).status == 400
+        with ExitStack() as stack:
+            for sent in (
+                head,
+                f"{head}content-length: 1000\r\n\r\nhalf",
+                *[f"{head}content-length: {len(commit)}\r\n\r\n"] * 5,
+            ):
+                each = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+                each.sendall(
+                    sent.encode() + (commit if sent.endswith(f"{len(commit)}\r\n\r\n") else b"")
+                )  # and reads nothing
+            for late in (commit, begin, commit, commit):
+                told = Answer.from_bytes(ask(AT, method="POST", body=late).body.lstrip(b"\n"))
+                assert told is not None
+            before = len(taken)
+            write(table, server.url, 2)
+            assert taken[before:] == ["BeginRequest", "Request"]
+    assert values(table) == {2}
+    assert [c.operation for _, c in table.commits() if c.stats].count("UPSERT") == 2
+    with lakelatch.open(table.url) as fresh:
+        assert not check(fresh.store).findings
+
+
+def test_an_incremental_reader_of_another_engine_skips_no_commit_while_they_rain(table):
+    """hudi-rs asks for what completed after the last completion time that it has seen, again and again."""
+    from hudi import HudiQueryType, HudiReadOptions, HudiTableBuilder
+
+    writers, commits = 4, 6
+    failed: list[BaseException] = []
+
+    def work(number: int, url: str) -> None:
+        try:
+            asks = CoordinatorServer(url, token=TOKEN)
+            with lakelatch.open(table.url, writer=f"w{number}", coordinator=asks) as writer:
+                for count in range(commits):
+                    writer.insert([{"id": f"{number}-{count}", "origin": f"o{number}", "v": count}])
+        except BaseException as e:
+            failed.append(e)
+
+    table.change_settings(coordinator_patience_s=30.0)
+    seen, since = set[str](), max(i.completed for i in table.timeline().commits)
+    with serving({"flights": table.url}, coordinate=True) as server:
+        threads = [threading.Thread(target=work, args=(n, server.url)) for n in range(writers)]
+        for each in threads:
+            each.start()
+        while True:
+            last = not any(each.is_alive() for each in threads)
+            reader = HudiTableBuilder.from_base_uri(table.url.removeprefix("file://")).build()
+            later = HudiReadOptions().with_query_type(HudiQueryType.Incremental).with_start_timestamp(since)
+            for batch in reader.read(later):
+                rows_ = pa.table(batch).to_pydict()
+                seen.update(rows_["id"])
+                since = max(since, *(_completed(table, t) for t in rows_["_hoodie_commit_time"]))
+            if last:
+                break
+        for each in threads:
+            each.join()
+    assert not failed, failed[0]
+    assert seen >= {f"{n}-{c}" for n in range(writers) for c in range(commits)}
+
+
+def _completed(table: lakelatch.Table, requested: str) -> str:
+    return next(i.completed for i in table.timeline().commits if i.requested == requested)

@@ -92,6 +92,25 @@ def test_who_lost_to_whom_is_drawn_and_a_click_tells_why(table: lakelatch.Table,
     assert not page.locator("#why").is_visible()
 
 
+def test_a_coordinator_is_shown_with_its_batches_and_rates(table: lakelatch.Table, visit):
+    with serving({"flights": table.url}, limits=Limits(requests_s=10_000), coordinate=True) as server:
+        page = visit(server.url)
+        with lakelatch.open(
+            table.url, writer="B", coordinator=lakelatch.CoordinatorServer(server.url, token=TOKEN)
+        ) as writer:
+            for value in (1, 2):
+                writer.upsert(rows(value))
+        comes_true(page, "/begun[1-9]/.test(document.getElementById('coordinator').textContent)")
+        told = page.locator("#coordinator").inner_text()
+        assert "In one entry" in told
+        assert "0 questions waiting, 0 commits not on the timeline yet" in told
+        page.close()
+
+
+def test_without_a_coordinator_there_is_no_card_of_one(url: str, visit):
+    assert not visit(url).locator("#coordinator-card").is_visible()
+
+
 def test_everything_can_be_reached_by_keyboard(table: lakelatch.Table, url: str, visit):
     loser, _ = lose(table)
     page = visit(url)

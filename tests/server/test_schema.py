@@ -26,7 +26,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with lakelatch.create(place, record_key="id", partition_by="origin") as table:
         table.insert(rows(0))
         lose(table)
-    with serving({"flights": place}, limits=Limits(requests_s=100_000, failures_s=100_000)) as server:
+    limits = Limits(requests_s=100_000, failures_s=100_000)
+    with serving({"flights": place}, limits=limits, coordinate=True) as server:
         yield server.url
 
 
@@ -55,7 +56,7 @@ def test_no_request_gets_more_or_less_than_the_description_says(url: str, mode: 
 
 def test_every_address_of_the_api_is_described(url: str):
     paths = Client(url)("/openapi.json").json()["paths"]
-    for path in paths:
+    for path in (each for each, methods in paths.items() if "get" in methods):
         found = Client(url)(path.format(table="flights", instant="20260101000000000"))
         assert found.status in (200, 400)
 

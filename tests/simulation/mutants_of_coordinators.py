@@ -176,6 +176,26 @@ def a_writer_skips_what_it_was_not_told() -> Patches:
     return [method(CommitLog, "take", make)]
 
 
+_PRUNED = {"epoch_slots": 5, "log_epochs": 1, "transactions": 3, "far": True, "crashes": 0}
+
+
+@mutant(
+    lambda shape: replace(
+        _led(shape),
+        **_PRUNED,
+        faults={"stop at put commit": 0.2, "stop at put commits": 0.2, "stop at put begins": 0.1},
+    )
+)
+def a_coordinator_does_not_look_whether_its_entry_counts() -> Patches:
+    """It was suspended, its epoch has been removed, and its put into an emptied slot is answered (trap 18)."""
+
+    def confirm(self: CommitLog, entry: Any) -> bool:
+        assert self.known is not None
+        return self.known.confirm(entry.slot)
+
+    return [method(CommitLog, "confirm", lambda _: confirm)]
+
+
 # --- begins ------------------------------------------------------------------------------------------------------------
 
 

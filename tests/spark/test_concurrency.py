@@ -4,6 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,29 @@ def test_two_upserts_of_one_group_both_land(make: Callable[..., Any], spark: Any
     counted = {r["n"]: r["count"] for r in table.read().groupBy("n").count().collect()}
     assert counted == {0: 12, 1: 4, 2: 4}
     assert_clean(table)
+
+
+def test_threads_of_a_driver_write_through_a_coordinator(make: Callable[..., Any], spark: Any) -> None:
+    """Each with a handle, rows that are tasks' and rows that are the driver's, as jobs of Spark usually run beside each other."""
+    plain, shared = make(), lakelatch.LocalCoordinator()
+    asked: list[str] = []
+
+    def write(number: int) -> None:
+        with lakelatch.open(plain.table.url, writer=f"t{number}", coordinator=shared) as table:
+            ask = table.session.coordinator.ask
+            table.session.coordinator.ask = lambda question, s: (asked.append(table.writer), ask(question, s))[1]
+            for sizes in (TASKS, JobSizes()):
+                t = lakelatch.spark.open(spark, table, sizes=sizes)
+                rows = numbers(spark, 10, number, pieces=2).selectExpr(
+                    f"concat('{number}-{len(asked)}-', id) id", "city", "n"
+                )
+                assert t.insert(rows).attempts == 1
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    assert {r["n"]: r["count"] for r in plain.read().groupBy("n").count().collect()} == dict.fromkeys(range(4), 20)
+    assert set(asked) == {f"t{n}" for n in range(4)}
+    assert_clean(plain)
 
 
 def test_two_writers_that_make_the_same_bucket_do_not_make_it_twice(make: Callable[..., Any], spark: Any) -> None:

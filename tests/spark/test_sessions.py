@@ -16,6 +16,8 @@ import pytest
 import lakelatch.spark
 from lakelatch.errors import ConfigError
 
+from ..java import CLASSES
+
 HEAD = """
 import sys
 from pyspark.sql import SparkSession
@@ -98,6 +100,14 @@ def test_sparks_event_log_holds_no_key_of_a_store(tmp_path: Path) -> None:
         assert key.encode() not in body
     assert tasks >= 2, "the tasks of jobs, whatever else"
     assert key not in text
+
+
+@pytest.mark.skipif(str(CLASSES) not in os.environ["JDK_JAVA_OPTIONS"], reason="scripts/ensure_tools.sh all makes it")
+def test_the_session_of_the_tests_takes_its_classes_from_the_archive(spark: Any) -> None:
+    """Java says nothing where it does not, as with jars before Spark's own, and each session costs half as much again."""
+    jvm = spark.sparkContext._gateway.proc.pid
+    mapped = Path(f"/proc/{jvm}/maps").read_text()
+    assert str(CLASSES) in mapped, "made for another Java or other jars: scripts/ensure_tools.sh all"
 
 
 class OfConnect:

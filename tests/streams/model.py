@@ -8,6 +8,8 @@ from typing import Any
 
 from lakelatch.streams import CLEARED, DELETED, UPSERT, Stream
 
+from ..mergers.model import union
+
 Row = dict[str, Any]
 MERGED: dict[str, Callable[[list[Any]], Any]] = {
     "sum": sum,
@@ -17,6 +19,7 @@ MERGED: dict[str, Callable[[list[Any]], Any]] = {
     "bool_and": all,
     "bool_or": any,
     "collect_set(2)": lambda lists: sorted({each for some in lists for each in some})[:2],
+    "merge_map(2, by='ts')": lambda maps: union(maps, "ts")[:2],
     "top_n(2)": lambda lists: sorted({each for some in lists for each in some}, reverse=True)[:2],
 }
 

@@ -29,6 +29,7 @@ MERGERS = {
     "n_or": ("bool_or", pa.bool_()),
     "n_set": ("collect_set(2)", pa.list_(pa.int64())),
     "n_top": ("top_n(2)", pa.list_(pa.int64())),
+    "n_map": ("merge_map(2, by='ts')", pa.map_(pa.string(), pa.struct([("ts", pa.int64()), ("x", pa.int64())]))),
 }
 SCHEMA = pa.schema(
     [("id", pa.string()), ("a", pa.int64()), ("b", pa.int64()), ("at", pa.int64())]
@@ -47,7 +48,14 @@ def story(key: str, chosen: tuple[tuple[int, bool], ...], columns: tuple[str, ..
     """Where ``a`` has a null, ``b`` has none; both tell the place of their event, and columns with a merger its order alone."""
     rows = []
     for place, (at, null) in enumerate(chosen):
-        of_kind = {"n_and": at > 1, "n_or": at > 1, "n_set": [at, 1], "n_top": [at, 1]}
+        entries = [("odd" if at % 2 else "even", {"ts": at, "x": -at}), ("both", {"ts": 1, "x": at})]
+        of_kind: dict[str, Any] = {
+            "n_map": entries,
+            "n_and": at > 1,
+            "n_or": at > 1,
+            "n_set": [at, 1],
+            "n_top": [at, 1],
+        }
         merged = {name: None if null else of_kind.get(name, at) for name in columns if name.startswith("n_")}
         rows.append({"id": key, "at": at, "a": None if null else place, "b": place if null else None, **merged})
     return rows
@@ -87,7 +95,8 @@ def test_a_row_is_what_its_events_make_one_after_the_other_wherever_they_are_cut
                 foreign_readers=stream.foreign_readers,
             )
             for part, batch in enumerate(in_cuts(stories, cuts)):
-                opened.upsert(batch, batch=("test", part))
+                fields = [SCHEMA.field(name) for name in ("id", "at", *columns)]
+                opened.upsert(pa.Table.from_pylist(batch, pa.schema(fields)), batch=("test", part))
                 if part == number % 2:
                     table.compact()
             for _ in range(2):

@@ -40,7 +40,7 @@ def _lists(offsets: npt.NDArray[np.int64], values: pa.Array, kind: pa.DataType) 
     return make.from_arrays(pa.array(offsets, pa.int64()).cast(width), values, type=kind)
 
 
-def _members(values: pa.Array, groups: Groups) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+def members(values: pa.Array, groups: Groups) -> tuple[pa.Array, npt.NDArray[np.int64]]:
     """Return the elements of all lists without nulls, and each one's group number; elements of a group are adjacent."""
     owner = groups.codes[np.asarray(pc.list_parent_indices(values))]
     flat = values.flatten()
@@ -63,7 +63,8 @@ def _places(owner: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return np.arange(len(owner)) - starts
 
 
-def _refuse_bound(count: int, what: str) -> None:
+def refuse_bound(count: int, what: str) -> None:
+    """Raise `InputError` for a bound that is none."""
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 1_000_000:
         raise InputError(f"{what} keeps {count!r} values; say a whole number from 1 to 1000000")
 
@@ -75,7 +76,7 @@ class CollectList:
     count: int = BOUND
 
     def __post_init__(self) -> None:
-        _refuse_bound(self.count, "collect_list")
+        refuse_bound(self.count, "collect_list")
 
     def laws(self, kind: pa.DataType) -> Laws:
         """Return the laws; raises unless the column holds lists."""
@@ -88,7 +89,7 @@ class CollectList:
 
     def merge(self, values: pa.Array, groups: Groups) -> pa.Array:
         """Return the lists of each group, one after the other."""
-        flat, owner = _members(values, groups)
+        flat, owner = members(values, groups)
         # The newest elements are at the end of a group, so the oldest are cut.
         sizes = np.bincount(owner, minlength=len(groups))
         if (sizes > self.count).any():
@@ -107,7 +108,7 @@ class CollectSet:
     count: int = BOUND
 
     def __post_init__(self) -> None:
-        _refuse_bound(self.count, "collect_set")
+        refuse_bound(self.count, "collect_set")
 
     def laws(self, kind: pa.DataType) -> Laws:
         """Return the laws; raises unless the column holds lists of comparable values."""
@@ -120,7 +121,7 @@ class CollectSet:
 
     def merge(self, values: pa.Array, groups: Groups) -> pa.Array:
         """Return the union of the lists of each group."""
-        flat, owner = _members(values, groups)
+        flat, owner = members(values, groups)
         # The order below tells -0.0 from 0.0, which are one value of a set.
         if pa.types.is_floating(flat.type):
             flat = pc.add(flat, pa.scalar(0.0, flat.type))  # -0.0 + 0.0 is 0.0
@@ -139,7 +140,7 @@ class TopN:
     by: str | None = None
 
     def __post_init__(self) -> None:
-        _refuse_bound(self.count, "top_n")
+        refuse_bound(self.count, "top_n")
         if self.by is not None and not isinstance(self.by, str):
             raise InputError(f"top_n(by={self.by!r}): say the name of a field")
 
@@ -159,7 +160,7 @@ class TopN:
 
     def merge(self, values: pa.Array, groups: Groups) -> pa.Array:
         """Return the greatest of all lists of each group."""
-        flat, owner = _members(values, groups)
+        flat, owner = members(values, groups)
         if pa.types.is_struct(flat.type):
             names = [field.name for field in flat.type]
             names.sort(key=lambda name: name != self.by)  # the others keep their order

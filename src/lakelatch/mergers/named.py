@@ -15,6 +15,7 @@ from ..errors import ConfigError, InputError, LakeLatchError
 from .choice import Both, Extreme, First, FirstNonNull, Last, LastNonNull, LastUnless
 from .interface import Groups, Laws, Merger
 from .lists import CollectList, CollectSet, TopN
+from .maps import MergeMap
 from .totals import Count, Sum
 
 BUILT_IN: dict[str, Callable[..., Merger]] = {
@@ -32,6 +33,7 @@ BUILT_IN: dict[str, Callable[..., Merger]] = {
     "collect_list": CollectList,
     "collect_set": CollectSet,
     "top_n": TopN,
+    "merge_map": MergeMap,
 }
 
 

@@ -74,6 +74,8 @@ class Application:
         self._draining = False
         self._hung: list[threading.Event] = []  # abandoned calls that are still running
         self._coordinators = coordinators
+        for name, each in coordinators.items():
+            tables[name].coordinator = each
         self._books = {name: MarkerBook(each.table.store, interval_s=batch_s) for name, each in tables.items()}
         routes = [
             Route("/healthz", self._healthz),

@@ -202,6 +202,9 @@ def announced_in(body: bytes) -> list[str]:
     return list(names)
 
 
+_OPAQUE = "application/octet-stream"  # messages of `occ.coordination`, between one version of the library and itself
+
+
 def described(tables: Sequence[str]) -> dict[str, Any]:
     """Return the API as an OpenAPI document."""
     paths: dict[str, Any] = {
@@ -225,6 +228,22 @@ def described(tables: Sequence[str]) -> dict[str, Any]:
             "responses": {
                 "200": _response("The lists", {"type": "object", "required": ["lists"]}),
                 "503": _response("Too busy, or stopping: ask again later, or put the markers directly", _ERROR),
+                "default": _response("An error as a sentence", _ERROR),
+            },
+        }
+    }
+    paths["/api/v1/tables/{table}/transactions"] = {
+        "post": {
+            "summary": "Ask the coordinator to begin or to commit a transaction; its writer goes on by itself without an answer",
+            "parameters": [_in_path("table", {"type": "string", "enum": list(tables)})],
+            "requestBody": {"required": True, "content": {_OPAQUE: {"schema": {"type": "string", "format": "binary"}}}},
+            "responses": {
+                "200": {
+                    "description": "The log's entries from the slot asked for, behind line feeds that tell that it lives; "
+                    "nothing but these: begin or commit by yourself",
+                    "content": {_OPAQUE: {"schema": {"type": "string", "format": "binary"}}},
+                },
+                "503": _response("No coordinator, or stopping: begin and commit by yourself", _ERROR),
                 "default": _response("An error as a sentence", _ERROR),
             },
         }

@@ -25,6 +25,8 @@ from .watched import Watched
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
+    from ..occ.landing import Coordinator
+
 _log = logging.getLogger("lakelatch.server")
 _LANDED = ("landed", "merged")
 
@@ -51,6 +53,8 @@ class _Tables:
         for table in self._tables:
             with table.ledger() as ledger:
                 _count(counters, table.name, ledger)
+            if table.coordinator is not None:
+                _coordinated(counters, gauges, table.name, table.coordinator)
             try:
                 _gauge(gauges, table)
                 up = not table.error
@@ -73,6 +77,12 @@ def _counters() -> dict[str, CounterMetricFamily]:
         ("lakelatch_rollbacks", "Transactions that others ended, because their writer was dead or silent", []),
         ("lakelatch_aborts", "Transactions that their own writer ended, without losing", []),
         ("lakelatch_log_entries", "The number of the newest entry of the commit log", []),
+        ("lakelatch_coordinator_entries", "Entries of the log that this server's coordinator has appended", ["kind"]),
+        (
+            "lakelatch_coordinator_answers",
+            "Transactions that it has begun, committed, or left to their writers",
+            ["kind"],
+        ),
     )
     return {name: CounterMetricFamily(name, text, labels=["table", *labels]) for name, text, labels in found}
 
@@ -89,6 +99,8 @@ def _gauges() -> dict[str, GaugeMetricFamily]:
         ("lakelatch_plans", "Plans that nobody has executed yet", ["action"]),
         ("lakelatch_oldest_plan_seconds", "Age of the oldest of them", []),
         ("lakelatch_readers", "Leases of readers", []),
+        ("lakelatch_coordinator_waiting", "Questions that wait for a round of the coordinator", []),
+        ("lakelatch_coordinator_unpublished", "Its commits that have landed and are not on the timeline yet", []),
         ("lakelatch_table_lock_held_seconds", "For how long the table's lock has been held", []),
         ("lakelatch_table_lock_waiters", "Who waits for the table's lock, as far as its service shows them", []),
     )
@@ -131,6 +143,22 @@ def _count(into: dict[str, CounterMetricFamily], table: str, ledger: Ledger) -> 
     into["lakelatch_rollbacks"].add_metric([table], outcomes["rolled back"])
     into["lakelatch_aborts"].add_metric([table], outcomes["aborted"])
     into["lakelatch_log_entries"].add_metric([table], max(ledger.slot, 0))
+
+
+def _coordinated(
+    counters: dict[str, CounterMetricFamily], gauges: dict[str, GaugeMetricFamily], table: str, coordinator: Coordinator
+) -> None:
+    work = coordinator.work
+    for kind, entries, answers in (
+        ("begin", work.begin_entries, work.begun),
+        ("commit", work.commit_entries, work.committed),
+        ("left out", None, work.left_out),
+    ):
+        if entries is not None:
+            counters["lakelatch_coordinator_entries"].add_metric([table, kind], entries)
+        counters["lakelatch_coordinator_answers"].add_metric([table, kind], answers)
+    gauges["lakelatch_coordinator_waiting"].add_metric([table], coordinator.waiting)
+    gauges["lakelatch_coordinator_unpublished"].add_metric([table], work.unpublished)
 
 
 def _gauge(into: dict[str, GaugeMetricFamily], watched: Watched) -> None:

@@ -7,6 +7,7 @@ import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import InputError, LakeLatchError
@@ -25,6 +26,7 @@ from .log_bodies import LogBodies
 if TYPE_CHECKING:
     from ..locks import Holder
     from ..occ.entries import Begin
+    from ..occ.landing import Coordinator
     from ..occ.session import View
     from ..occ.table import Table
 
@@ -43,6 +45,7 @@ class Watched:
         version: grows with every change that a user can see.
         error: the reason why the last poll failed; "" if it did not.
         ready: True once the log has been read to its head.
+        coordinator: begins and commits for the table's writers in this process, if one does.
     """
 
     def __init__(self, name: str, table: Table) -> None:
@@ -50,6 +53,7 @@ class Watched:
         self.name, self.table, self.env = name, table, table.env
         self.version, self.error, self.ready = 0, "", False
         self.changed: Callable[[], object] = lambda: None
+        self.coordinator: Coordinator | None = None
         self._ledger, self._bodies = Ledger(), LogBodies(table.store)
         self._tail = Tail(table.store, newest=False, body=self._bodies.body)
         self._mutex = threading.Lock()  # guards the ledger and the holds
@@ -155,6 +159,7 @@ class Watched:
                 "planned": sum(begin.plan is not None for begin in state.open.values()),
                 "conflicts": dict(ledger.conflicts),
                 "wasted_s": round(ledger.wasted_s, 3),
+                "coordinator": self.coordinator and asdict(self.coordinator.work) | {"waiting": self.coordinator.waiting},
                 "last_commit": last and {
                     "instant": last.instant, "completion": last.completion, "operation": last.operation,
                     "writer": last.writer, "age_s": round(max(now - to_epoch_ms(last.completion) / 1000, 0), 3),

@@ -159,8 +159,8 @@ def _broken(merger: Contributed, kind: pa.DataType, said: Laws, name: str) -> st
     if law == "replay":
         return f"it says that a value may come twice, and it does not keep that law ('replay').{shown}Let its laws() tell so"
     step = (
-        "Use a merger whose result does not depend on the order (sum, count, min, max, bool_and, bool_or, collect_set, top_n), "
-        "or none: without one the column has the value of the newest event"
+        "Use a merger whose result does not depend on the order (sum, count, min, max, bool_and, bool_or, collect_set, top_n, "
+        "merge_map(by=...)), or none: without one the column has the value of the newest event"
     )
     if pa.types.is_floating(kind) and said.commutative:
         step = "Floats are rounded with every addition; take a column of decimals, or of whole numbers"

@@ -42,6 +42,7 @@ ILL = [
     ({"jvm_lock": True}, "note", "jvm-writers", "neighbours=hudi"),
     ({"lock": "memory://", **settings(lock="memory://")}, "slow", "lock-of-one-process", "locks set"),
     ({"lock": "none://", **settings(lock="none://")}, "slow", "no-lock", "locks set"),
+    ({"crowd": 8.0}, "slow", "crowd", "lakelatch server --table t --coordinate"),
     ({"lost": 300, "lost_s": 7.0}, "slow", "many-losses", "lakelatch why"),
     (settings(rebase=False), "slow", "never-merged", "rebase=true"),
     (work("dead"), "slow", "dead-writer", "rollback"),

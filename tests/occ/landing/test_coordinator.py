@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 import lakelatch
 from lakelatch.errors import ConfigError, ConflictError, RolledBackError
+from lakelatch.occ.check.check import check
 from lakelatch.occ.coordination import Answer, Question
 from lakelatch.occ.entries import BeginRequest, Request
 from lakelatch.occ.entries.entries import Commit, GroupBegin, GroupCommit
 from lakelatch.occ.landing import coordinator as leading
+from lakelatch.occ.log.commit_log import KnownEntries
 from lakelatch.occ.log.epochs import LOG
 from lakelatch.occ.table.table import Table
-from lakelatch.testing.faults import On, Refuse
+from lakelatch.testing.faults import On, Pause, Refuse
 
+from ...servers import versitygw
 from ..coordinated import Direct, asking, log_of, question
-from ..world import BEGUN, World, add, check_sound, content, fate, independent_content, insert
+from ..world import BEGUN, World, add, check_published, check_sound, content, entries, fate, independent_content, insert
 
 
 @pytest.fixture
@@ -223,6 +229,54 @@ def test_one_that_follows_an_old_epoch_finds_the_new_one(world, asked):
     sound(world, BEGUN | {"new": 1, "more": 1})
 
 
+def test_nobody_is_told_of_an_entry_before_it_is_known_to_count():
+    """Of what is behind it neither; one that counts tells that those before it do."""
+    known = KnownEntries()
+    for slot in range(5, 10):
+        if slot in (6, 8, 9):  # its own
+            known.append(slot, 3)
+        known.add(slot, str(slot), b"")
+
+    def told() -> list[str]:
+        return [path for path, _ in known.since(5)]
+
+    assert told() == ["5"]
+    assert known.confirm(8)
+    assert told() == ["5", "6", "7", "8"]
+    assert known.confirm(6)
+    known.forget()
+    assert told() == []
+    assert not known.confirm(9)
+
+
+def test_an_entry_in_an_epoch_that_was_replaced_is_told_to_nobody(world, asked):
+    """The coordinator is paused before its put; the log is rebuilt, and its old folder is emptied and then removed."""
+    writer = asking(world, asked, "W")
+    writer.insert("a", "warm")
+    log = asked.leader.table.session.log
+    epoch = log.epoch
+
+    def rebuilt() -> None:
+        for path in (world.folder / LOG / f"{epoch:013d}").iterdir():
+            path.unlink()
+        lakelatch.adopt(str(world.folder), env=world.env.peer()).close()
+
+    told: list[Answer | None] = []
+    asked.hears = lambda question: None
+    txn = writer.table.transaction("insert")
+    asked.leader.store.add(Pause(On("put_if_absent", LOG), rebuilt))
+    fresh = replace(asked.asked[-1].wanted, begin=replace(asked.asked[-1].wanted.begin, asked="f" * 32))
+    asked.coordinator.ask(Question(log.next_slot, fresh), told.append)
+    assert told[-1] is None or told[-1].entries == ()
+    assert log.known.confirmed < log.next_slot
+    insert(txn, "a", "of a log that is gone")
+    with pytest.raises(RolledBackError):
+        txn.commit()
+    assert asking(world, asked, "X").insert("a", "new").published
+    with world.fresh() as table:
+        assert content(table) == BEGUN | {"warm": 1, "new": 1}
+
+
 # --- what is hostile ---------------------------------------------------------------------------------------------------
 
 
@@ -364,3 +418,28 @@ def test_a_local_coordinator_closes_with_the_last_handle(world):
     second.close()
     with pytest.raises(lakelatch.TableError):
         session.require_open()
+
+
+def test_writers_on_a_real_s3_server_land_together(tmp_path):
+    """Threads with handles of their own, on a store that is far: entries ahead of their confirmation, instants at once."""
+    with versitygw(tmp_path / "s3") as bucket:
+        url, shared, writers, commits = f"{bucket.url}/t", lakelatch.LocalCoordinator(), 4, 3
+        lakelatch.create(
+            url, record_key="id", partition_by="part", lock=f"file://{tmp_path}/locks", storage=bucket.options,
+            publish_at_once=True, schema=pa.schema([("id", pa.string()), ("part", pa.string()), ("v", pa.int64())]),
+        ).close()  # fmt: skip
+
+        def work(number: int) -> None:
+            with lakelatch.open(url, writer=f"w{number}", storage=bucket.options, coordinator=shared) as table:
+                for count in range(commits):
+                    table.insert([{"id": f"{number}-{count}", "part": f"p{number}", "v": count}])
+
+        with ThreadPoolExecutor(writers) as pool:
+            list(pool.map(work, range(writers)))
+        with lakelatch.open(url, storage=bucket.options) as table:
+            ids = table.read(columns=["id"]).to_arrow()["id"].to_pylist()
+            assert sorted(ids) == sorted(f"{n}-{c}" for n in range(writers) for c in range(commits))
+            slots = Counter(each.slot for each in entries(table))
+            assert max(slots.values()) > 1, "no entry has begins or commits of several"
+            check_published(table)
+            assert not check(table.store).findings

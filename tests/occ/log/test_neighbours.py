@@ -26,6 +26,7 @@ from lakelatch.errors import (
     RolledBackError,
 )
 from lakelatch.hudi.timeline import CommitMetadata, Instant, WriteStat, encode_commit, encode_restore
+from lakelatch.hudi.timeline.avro_container import encode_container
 from lakelatch.hudi.timeline.instant_time import next_label
 from lakelatch.hudi.timeline.service_metadata import encode_clustering_plan
 from lakelatch.occ.check.check import check
@@ -488,13 +489,41 @@ def test_behind_a_neighbour_whose_clock_is_ahead_times_go_on_from_its_own(beside
     sound(beside)
 
 
+# Of Hudi 1.2, without what nobody reads here.
+RESTORE_PLAN = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "HoodieRestorePlan",
+        "namespace": "org.apache.hudi.avro.model",
+        "fields": [
+            {
+                "name": "instantsToRollback",
+                "type": {
+                    "type": "array",
+                    "items": {
+                        "type": "record",
+                        "name": "HoodieInstantInfo",
+                        "fields": [{"name": "commitTime", "type": "string"}, {"name": "action", "type": "string"}],
+                    },
+                },
+            },
+            {"name": "version", "type": "int"},
+        ],
+    }
+)
+
+
 class Restore:
     """A neighbour that takes commits back, as Hudi does: a plan first, then instants and files, the newest first."""
 
     def __init__(self, world: World, requested: str, *undone: str) -> None:
         self.world, self.requested, self.undone = world, requested, undone
         self.timeline = world.folder / TIMELINE
-        (self.timeline / f"{requested}.restore.requested").touch()
+        plan = {
+            "instantsToRollback": [{"commitTime": each, "action": "commit"} for each in sorted(undone, reverse=True)],
+            "version": 2,
+        }
+        (self.timeline / f"{requested}.restore.requested").write_bytes(encode_container(RESTORE_PLAN, plan))
         (self.timeline / f"{requested}.restore.inflight").touch()
 
     def complete(self) -> str:
@@ -538,6 +567,25 @@ def test_a_restore_of_a_neighbour_is_imported(beside):
         (entry,) = [e for e in log.entries() if isinstance(e, Commit) and e.imported]
         assert (entry.completion, entry.action, len(entry.undone)) == (completed, "restore", 2)
     sound(beside)
+
+
+@pytest.mark.parametrize("neighbours", ["hudi", "none"])
+def test_readers_see_no_overwrite_that_a_restore_of_another_engine_takes_back(tmp_path, neighbours):
+    """The log has it until the next writer imports the restore, and a timeline is completed from the log."""
+    world = World(tmp_path / "table", lock=f"file://{tmp_path}/lock?jvm=lock", neighbours=neighbours)
+    a, reader = world.writer("A"), world.writer("R")
+    with a.table.transaction("insert_overwrite") as txn:
+        overwrite(txn, "a", "a9")
+    assert content(reader.table) == {"a9": 1, "b0": 0, "b1": 0}
+    theirs = Restore(world, later(a), txn.instant)
+    reader.env.advance(2.0)
+    for table in (reader.table, world.fresh()):
+        assert content(table) == BEGUN, "while it is under way"
+    theirs.complete()
+    reader.env.advance(2.0)
+    for table in (reader.table, world.fresh()):
+        assert content(table) == BEGUN
+    world.close()
 
 
 def test_an_echo_that_a_neighbour_has_taken_back_stays_away(beside):

@@ -81,7 +81,7 @@ def test_a_commit_and_a_read_ask_of_the_store_what_the_document_tells(folder: Pa
         assert made(store.calls) == told(READ)
 
 
-def test_a_commit_on_a_far_store_asks_what_the_document_tells_and_waits_for_eight_answers():
+def test_a_commit_on_a_far_store_asks_what_the_document_tells_and_waits_for_seven_answers():
     scheduler, objects = Scheduler(1), Objects(new_table())
     latency = Latency(scheduler, REQUEST_S, slow=0.0, spread=0.0)
     process = SimProcess(Process("host", "boot", 1, "1"))
@@ -108,7 +108,7 @@ def test_a_commit_on_a_far_store_asks_what_the_document_tells_and_waits_for_eigh
         scheduler.spawn(process, write, name="w")
         scheduler.run()
     assert Counter({k: n for k, n in made(calls).items() if k[0] not in ("create", "settled")}) == told(FAR)
-    assert round(waited[-1], 1) == 8
+    assert round(waited[-1], 1) == 7
 
 
 class Still(type(SYSTEM)):  # type: ignore[misc]

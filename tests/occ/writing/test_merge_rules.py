@@ -367,3 +367,30 @@ def test_explicit_values_are_set_and_not_merged(tmp_path: Path) -> None:
         assert t.read().to_pylist() == [{"id": "a", "n": 6}]
         t.overwrite_table([{"id": "a", "n": 2}])
         assert t.read().to_pylist() == [{"id": "a", "n": 2}]
+
+
+@pytest.mark.parametrize("kind", ["copy_on_write", "merge_on_read"])
+def test_maps_are_merged_by_key(tmp_path: Path, kind: Any) -> None:
+    item = pa.struct([("ts", pa.int64()), ("page", pa.string())])
+    schema = pa.schema(
+        [("id", pa.string()), ("m", pa.map_(pa.string(), pa.int64())), ("last", pa.map_(pa.string(), item))]
+    )
+    merge, version = {"m": "merge_map(3)", "last": "merge_map(by='ts')"}, 8 if kind == "copy_on_write" else 9
+    with lakelatch.create(
+        str(tmp_path / "t"), record_key="id", schema=schema, merge=merge, type=kind, table_version=version
+    ) as table:
+        for m, last in (
+            ([("b", 1), ("a", None)], [("x", {"ts": 5, "page": "/new"})]),
+            ([("b", 2), ("d", 4), ("c", 3)], [("x", {"ts": 4, "page": "/late"}), ("y", None)]),
+            (None, None),
+        ):
+            table.upsert(pa.Table.from_pylist([{"id": "k", "m": m, "last": last}], schema))
+        for _ in range(2):
+            (row,) = table.read().to_pylist()
+            assert row["m"] == [("a", None), ("b", 2), ("c", 3)]
+            assert row["last"] == [("x", {"ts": 5, "page": "/new"}), ("y", None)]
+            if kind == "merge_on_read":
+                table.compact()
+    with pytest.raises(ConfigError, match="takes rows in order"):
+        lakelatch.create(str(tmp_path / "u"), record_key="id", ordering_field="at", merge={"m": "merge_map"},
+                         schema=schema.append(pa.field("at", pa.int64())))  # fmt: skip

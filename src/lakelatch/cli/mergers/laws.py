@@ -6,7 +6,6 @@ and ``broken`` (``law``, ``type``, ``records``, ``ways``). Exit code 1: a law is
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
 _TYPES = (
     "int64", "double", "bool", "string", "date32", "timestamp[us]", "decimal128(20, 2)", "list<int64>", "list<string>",
+    "map<string, int64>", "map<string, struct<ts: int64, x: string>>",
 )  # fmt: skip
 _EXAMPLE = {"last_unless": "last_unless('?')", "top_n": "top_n(3)"}  # of mergers that need arguments
 
@@ -104,13 +104,9 @@ def _taken(merger: str) -> Iterator[str]:
 
 def _type(name: str) -> pa.DataType:
     """Return the Arrow type of that name."""
-    import pyarrow as pa
+    from ...hudi.table import type_of
 
-    if name.startswith("list<") and name.endswith(">"):
-        return pa.list_(_type(name[5:-1]))
     try:
-        if found := re.fullmatch(r"decimal128\(([0-9]{1,2}), ?([0-9]{1,2})\)", name):
-            return pa.decimal128(int(found[1]), int(found[2]))
-        return pa.type_for_alias(name)
-    except ValueError:
+        return type_of(name)
+    except InputError:
         raise InputError(f"there is no type {name!r}; say it as Arrow does: {', '.join(_TYPES)}") from None

@@ -6,6 +6,7 @@ JSON: ``url``, ``properties`` (as `describe` prints them), ``settings``.
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -230,9 +231,8 @@ def _schema(said: str) -> pa.Schema:
         else:
             found = from_avro(read_input(said).decode())
     except OSError as e:
-        raise InputError(
-            f"{said} cannot be read: {e.strerror or 'no such file'}; name the file of the columns", path=said
-        ) from e
+        why = os.strerror(e.errno) if e.errno else str(e)  # Arrow's own text names the file again
+        raise InputError(f"{said} cannot be read: {why}; name the file of the columns", path=said) from e
     except (ValueError, KeyError, TypeError, pa.ArrowException, CorruptTableError) as e:
         raise InputError(
             f"{said} is neither a Parquet file (*.parquet) nor an Avro schema as JSON; name a file that is", path=said

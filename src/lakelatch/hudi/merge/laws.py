@@ -72,6 +72,9 @@ def sample(kind: pa.DataType) -> list[Any]:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         inner = sample(kind.value_type)
         return [None, [], *([each] for each in inner[1:]), inner[1:3]]
+    if pa.types.is_map(kind):
+        keys, items = sample(kind.key_type)[1:3], sample(kind.item_type)
+        return [None, [], *([(keys[0], each)] for each in items), [(keys[1], items[1]), (keys[0], items[-1])]]
     if pa.types.is_struct(kind):
         columns = [sample(field.type) for field in kind]
         return [

@@ -53,7 +53,7 @@ from .record_keys import (
     shown,
     wide_hashes,
 )
-from .type_names import schema_of
+from .type_names import schema_of, type_of
 
 __all__ = [
     "BACKUP_PATH",
@@ -106,6 +106,7 @@ __all__ = [
     "shown",
     "storable",
     "to_avro",
+    "type_of",
     "wide_hashes",
     "widen",
     "with_column",

@@ -7,7 +7,7 @@
   const PAGE = 40, BAR = 11, ROW = 17, ROWS_MAX = 4;
   const state = {
     table: "", range: 0, since: null, until: null, follow: true, skip: 0, filter: "", chosen: null,
-    lanes: null, summary: null, lock: null, busy: false, again: false, sized: 0, stream: null, heardAt: 0,
+    lanes: null, summary: null, coordinated: null, lock: null, busy: false, again: false, sized: 0, stream: null, heardAt: 0,
   };
 
   // --- text ---------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@
       if (name !== state.table) return;
       const first = !state.lanes;
       Object.assign(state, { lanes, lock, summary: facts.summary, heardAt: Date.now() });
-      showTiles(); showLock(); showConflicts(); showLanes();
+      showTiles(); showLock(); showCoordinator(); showConflicts(); showLanes();
       if (first) performance.mark("first-picture");
       const [open, services, newest] = await Promise.all([ask(at("/open")), ask(at("/services")), ask(at("/timeline?limit=50"))]);
       if (name !== state.table) return;
@@ -151,6 +151,22 @@
     const rows = holder ? [["holds it", holder.writer || holder.owner, holder.reason, seconds(holder.held_s), holder.host + (holder.pid ? ", process " + holder.pid : "")]] : [];
     queue.forEach((each, n) => rows.push([n + 1 + ". in line", each.owner, "", seconds(each.waits_s), ""]));
     fill($("lock"), table(lock + "; last token " + last_token, ["Place", "Who", "Why", "For#", "Where"], rows, "Nobody holds it (" + lock + ", last token " + last_token + ")."));
+  }
+  function showCoordinator() {
+    const now = state.summary.coordinator, before = state.coordinated;
+    $("coordinator-card").hidden = !now;
+    if (!now) return;
+    // Rates are those of the last stretch of at least two seconds.
+    if (!before || state.heardAt - before.at > 2000 || now.begun < before.begun) {
+      const s = before && now.begun >= before.begun ? (state.heardAt - before.at) / 1000 : 0;
+      const rate = (name) => s ? (now[name] - before[name]) / s : 0;
+      state.coordinated = { ...now, at: state.heardAt, rates: { begun: rate("begun"), committed: rate("committed"), left_out: rate("left_out") } };
+    }
+    const rates = state.coordinated.rates;
+    const row = (what, name, entries) => [what, number(now[name]), rates[name].toFixed(1), entries ? (now[name] / entries).toFixed(1) : null];
+    fill($("coordinator"),
+      table("", ["Answers", "All#", "A second#", "In one entry#"], [row("begun", "begun", now.begin_entries), row("committed", "committed", now.commit_entries), row("left to their writers", "left_out", 0)]),
+      el("p", { class: "quiet" }, count(now.waiting, "question") + " waiting, " + count(now.unpublished, "commit") + " not on the timeline yet"));
   }
   function showConflicts() {
     const found = Object.entries(state.summary.conflicts).sort((a, b) => b[1] - a[1]);

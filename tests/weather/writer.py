@@ -1,0 +1,102 @@
+"""A process that writes until its input ends, and says on its output what it was told of each operation.
+
+    python -m tests.weather.writer URL NAME SEED
+
+Each line is ``{"at", "took", "op", "n", "told", ...}``: ``told`` is "landed", "failed" (by the library's promise nothing
+landed), "unknown", or "raw" where no error of this library came. Moments are of the monotonic clock, which all processes share.
+A writer counts one row up, moves amounts between two accounts, and appends rows whose numbers have no gap unless told.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from typing import Any
+
+import lakelatch
+
+ACCOUNTS, TOTAL = 4, 400
+PATIENCE_S = 20.0  # of one operation's retries
+
+
+def main(url: str, name: str, seed: str) -> None:
+    luck = random.Random(seed)
+    table: lakelatch.Table | None = None
+    number = 0
+    while True:
+        number += 1
+        op = luck.choices(("append", "count", "transfer", "look"), (4, 2, 2, 2))[0]
+        began, facts = time.monotonic(), dict[str, Any]()
+        print(json.dumps({"at": began, "op": op, "n": number, "told": "begins"}), flush=True)
+        try:
+            if table is None:
+                table = lakelatch.open(url, writer=name)
+            facts = WORKS[op](table, name, number, luck)
+            told = "landed"
+        except lakelatch.CommitStateUnknownError as e:
+            told, facts = "unknown", {"error": str(e)}
+        except lakelatch.LakeLatchError as e:
+            told, facts = "failed", {"error": f"{type(e).__name__}: {e}"}
+        except Exception as e:
+            told, facts = "raw", {"error": f"{type(e).__name__}: {e}"}
+        now = time.monotonic()
+        print(json.dumps({"at": now, "took": now - began, "op": op, "n": number, "told": told} | facts), flush=True)
+        # As an application does that has other things to do; after an error it waits before it tries something else.
+        time.sleep(luck.uniform(0.0, 0.2) if told == "landed" else 0.5)
+
+
+def append(table: lakelatch.Table, name: str, number: int, luck: random.Random) -> dict[str, Any]:
+    table.insert([{"id": f"{name}-{number}", "part": luck.choice("xy"), "v": number}], timeout_s=PATIENCE_S)
+    return {}
+
+
+def count(table: lakelatch.Table, name: str, number: int, luck: random.Random) -> dict[str, Any]:
+    def work(txn: lakelatch.Transaction) -> int:
+        (row,) = txn.read(partitions=[{"part": "counter"}]).to_arrow().to_pylist()
+        txn.upsert([row | {"v": row["v"] + 1}])
+        return row["v"] + 1
+
+    return {"value": table.run(work, timeout_s=PATIENCE_S).value}
+
+
+def transfer(table: lakelatch.Table, name: str, number: int, luck: random.Random) -> dict[str, Any]:
+    one, other = luck.sample(range(ACCOUNTS), 2)
+
+    def work(txn: lakelatch.Transaction) -> None:
+        rows = {each["id"]: each for each in txn.read(partitions=[{"part": "bank"}]).to_arrow().to_pylist()}
+        amount = luck.randint(0, rows[f"a{one}"]["v"])
+        changed = {f"a{one}": -amount, f"a{other}": amount}
+        txn.upsert([rows[key] | {"v": rows[key]["v"] + change} for key, change in changed.items()])
+
+    table.run(work, timeout_s=PATIENCE_S)
+    return {}
+
+
+def look(table: lakelatch.Table, name: str, number: int, luck: random.Random) -> dict[str, Any]:
+    """What a reader sees: the sum of the accounts, the counter, and the newest append of each writer."""
+    rows = table.read().to_arrow().to_pylist()
+    newest: dict[str, int] = {}
+    for each in rows:
+        if each["part"] in "xy":
+            writer = each["id"].rpartition("-")[0]
+            newest[writer] = max(newest.get(writer, 0), each["v"])
+    return {
+        "sum": sum(each["v"] for each in rows if each["part"] == "bank"),
+        "counter": next(each["v"] for each in rows if each["part"] == "counter"),
+        "newest": newest,
+    }
+
+
+WORKS = {"append": append, "count": count, "transfer": transfer, "look": look}
+
+
+def first_rows() -> list[dict[str, Any]]:
+    """The rows that stand before the first operation."""
+    accounts = [{"id": f"a{number}", "part": "bank", "v": TOTAL // ACCOUNTS} for number in range(ACCOUNTS)]
+    return [*accounts, {"id": "counter", "part": "counter", "v": 0}]
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
