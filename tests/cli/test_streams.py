@@ -131,7 +131,7 @@ def test_one_call_makes_a_table_with_its_streams(run, tmp_path):
         (["--schema", "id strin"], "declares no columns"),
         (["--schema", columns, "--stream", "one:a"], "--stream 'one:a' is no stream"),
         (["--schema", columns, *streams, "--type", "copy_on_write"], "merge-on-read"),
-        (["--schema", "nowhere.json"], "neither a Parquet file nor an Avro schema"),
+        (["--schema", "nowhere.json"], "nowhere.json cannot be read"),
     ):
         assert told in run("create", str(tmp_path / "no"), "--record-key", "id", *wrong, code=2).stderr
     assert not (tmp_path / "no").exists()

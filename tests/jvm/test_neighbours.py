@@ -47,7 +47,8 @@ def test_both_write_the_same_file_groups_and_no_acknowledged_row_is_lost(tmp_pat
 
     def ours() -> None:
         count = 0
-        while not done.is_set():
+        # Without a pause the JVM would lose nearly every time, and merge hundreds of log files in each.
+        while not done.wait(0.1):
             count += 1
             rows = [row("p", "ab"[count % 2], number, count) for number in range(3)]
             shared.table.run(lambda txn, rows=rows: txn.upsert(rows), operation="upsert")
@@ -61,7 +62,7 @@ def test_both_write_the_same_file_groups_and_no_acknowledged_row_is_lost(tmp_pat
             tries += 1
             assert writer.is_alive() or done.is_set()
             assert tries < 20, errors
-            if tries == 12:  # on a loaded machine ours may be too quick for it
+            if tries == 6:  # on a loaded machine ours may be too quick for it
                 done.set()
             rows = [row("j", "ab"[tries % 2], number, tries) for number in range(3)]
             answer = shared.jvm(rows)

@@ -227,19 +227,7 @@ def test_hudi_rs_refuses_such_a_table_by_itself(tmp_path: Path, kind: str) -> No
         HudiTableBuilder.from_base_uri(str(tmp_path / "t")).build().read()
 
 
-def test_a_stream_has_one_ordering_column(tmp_path: Path) -> None:
-    with (
-        lakelatch.create(
-            str(tmp_path / "t"),
-            record_key="id",
-            schema=SCHEMA,
-            type="merge_on_read",
-            table_version=9,
-            bucket_count=1,
-        ) as t,
-        pytest.raises(InputError, match="a stream is ordered by one column"),
-    ):
-        t.stream("s", columns=["v"], ordering=["day", "number"])  # type: ignore[arg-type]
+def test_a_table_with_an_ordering_field_has_no_streams(tmp_path: Path) -> None:
     with (
         table(tmp_path / "ordered", type="merge_on_read", bucket_count=1) as t,
         pytest.raises(ConfigError, match="have no ordering_field"),
