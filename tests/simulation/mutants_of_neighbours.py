@@ -144,8 +144,8 @@ def a_restore_waits_for_no_neighbour() -> Patches:
     """It commits while another engine is at work on what it takes back."""
 
     def make(real: Any) -> Any:
-        def in_the_way(self: Any, pending: Any, instant: str, action: str) -> Any:
-            return None if action == "restore" else real(self, pending, instant, action)
+        def in_the_way(self: Any, pending: Any, instant: str, action: str, groups: Any) -> Any:
+            return None if action == "restore" else real(self, pending, instant, action, groups)
 
         return in_the_way
 

@@ -7,6 +7,7 @@ import random
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .hosts import Host, remount
@@ -115,10 +116,14 @@ def _clock(weather: Weather, luck: random.Random) -> Drawn:
     writer, step_s = luck.choice(weather.writers), luck.choice(_CLOCKS_S)
 
     def begin() -> Heal:
-        writer.clock.write_text(f"{step_s:+d}s")
-        return lambda: writer.clock.write_text("+0s") and None
+        writer.clock.write_text(str(step_s))
+        return lambda: _write(writer.clock, "0")
 
     return f"{writer.name} by {step_s:+d} s", begin
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
 
 
 def _disk_full(weather: Weather, luck: random.Random) -> Drawn:
@@ -157,7 +162,7 @@ KINDS: dict[str, tuple[Callable[[Weather], bool], Callable[[Weather, random.Rand
     "writer paused": (_always, _pause_writer),
     "server killed": (_has_servers, _kill_server),
     "server paused": (_has_servers, _pause_server),
-    "clock step": (lambda weather: weather.has_clocks, _clock),
+    "clock step": (_always, _clock),
     "disk full": (_always, _disk_full),
     "disk read-only": (lambda weather: not weather.on_s3, _read_only),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import random
@@ -27,7 +26,6 @@ STORES = ("disk", "s3")
 _DISK_MB = 400
 _CALM_S = 30.0  # without faults at the end, so that all that is owed can be seen
 _END_S = 300.0
-_FAKETIME = sorted(glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1"))
 
 
 class Writer:
@@ -37,7 +35,7 @@ class Writer:
         self._weather, self._host = weather, host
         self.name, self._generation = f"w{number}", 0
         self.clock = weather.folder / f"clock-{self.name}"
-        self.clock.write_text("+0s")
+        self.clock.write_text("0")
         self.process: subprocess.Popen[bytes]
 
     def start(self) -> None:
@@ -51,10 +49,11 @@ class Writer:
             self._weather.url,
             name,
             f"{self._weather.seed} {name}",
+            str(self.clock),
         ]
         with (self._weather.folder / f"{self.name}.log").open("ab") as errors:
             self.process = self._host.start(
-                command, stdout=subprocess.PIPE, stderr=errors, environment=self._weather.environment | self._clock()
+                command, stdout=subprocess.PIPE, stderr=errors, environment=self._weather.environment
             )
         threading.Thread(target=self._listen, args=(name, self.process), daemon=True).start()
 
@@ -62,12 +61,6 @@ class Writer:
         """Kill the process."""
         self.process.kill()
         self.process.wait()
-
-    def _clock(self) -> dict[str, str]:
-        if not _FAKETIME:
-            return {}
-        return {"LD_PRELOAD": _FAKETIME[0], "FAKETIME_TIMESTAMP_FILE": str(self.clock), "FAKETIME_CACHE_DURATION": "1",
-                "FAKETIME_DONT_FAKE_MONOTONIC": "1", "NO_FAKE_STAT": "1"}  # fmt: skip
 
     def _listen(self, name: str, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
@@ -96,7 +89,6 @@ class Weather:
 
     def __init__(self, folder: Path, *, lock: str, store: str, writers: int, seed: int) -> None:
         self.folder, self.seed, self.on_s3 = folder, seed, store == "s3"
-        self.has_clocks = bool(_FAKETIME)
         self.disk, self.events = folder / "disk", list[dict[str, Any]]()
         self.environment = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": KEY, "AWS_REGION": "us-east-1",
                             "AWS_ALLOW_HTTP": "true", "PYTHONPATH": os.getcwd(), "OMP_NUM_THREADS": "1"}  # fmt: skip

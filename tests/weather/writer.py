@@ -1,6 +1,6 @@
 """A process that writes until its input ends, and says on its output what it was told of each operation.
 
-    python -m tests.weather.writer URL NAME SEED
+    python -m tests.weather.writer URL NAME SEED CLOCK      the file CLOCK says by how many seconds its clock is wrong
 
 Each line is ``{"at", "took", "op", "n", "told", ...}``: ``told`` is "landed", "failed" (by the library's promise nothing
 landed), "unknown", or "raw" where no error of this library came. Moments are of the monotonic clock, which all processes share.
@@ -13,16 +13,29 @@ import json
 import random
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import lakelatch
+from lakelatch.environment import SystemEnvironment
 
 ACCOUNTS, TOTAL = 4, 400
 PATIENCE_S = 20.0  # of one operation's retries
 
 
-def main(url: str, name: str, seed: str) -> None:
-    luck = random.Random(seed)
+class WrongClock(SystemEnvironment):
+    """The system's, whose wall clock somebody sets while we run; the monotonic clock goes on."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = Path(path)
+
+    def now(self) -> float:
+        return super().now() + float(self._path.read_text() or 0)
+
+
+def main(url: str, name: str, seed: str, clock: str) -> None:
+    luck, env = random.Random(seed), WrongClock(clock)
     table: lakelatch.Table | None = None
     number = 0
     while True:
@@ -32,7 +45,7 @@ def main(url: str, name: str, seed: str) -> None:
         print(json.dumps({"at": began, "op": op, "n": number, "told": "begins"}), flush=True)
         try:
             if table is None:
-                table = lakelatch.open(url, writer=name)
+                table = lakelatch.open(url, writer=name, env=env)
             facts = WORKS[op](table, name, number, luck)
             told = "landed"
         except lakelatch.CommitStateUnknownError as e:
