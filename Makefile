@@ -119,7 +119,7 @@ matrix-spark: venv
 SECONDS ?= 60
 STORIES ?= 510
 soak: venv
-	$(BIN)/python -m tests.simulation.soak $(SECONDS) $(if $(SEED),--seed $(SEED)) $(if $(KEEPERS),--keepers) $(if $(STREAMS),--streams) $(if $(NEIGHBOURS),--neighbours)
+	$(BIN)/python -m tests.simulation.soak $(SECONDS) $(if $(SEED),--seed $(SEED)) $(if $(KEEPERS),--keepers) $(if $(STREAMS),--streams) $(if $(NEIGHBOURS),--neighbours) $(if $(SEVERAL),--several)
 	$(BIN)/python -m tests.fuzz $(SECONDS)
 	@scripts/ensure_tools.sh java
 	$(BIN)/python -m tests.differential $(STORIES) --spark 10 $(if $(SEED),--seed $(SEED))

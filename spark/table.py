@@ -17,7 +17,7 @@ from ..occ.session import Partition
 from ..occ.table import Table
 from ..occ.table import create as create_table
 from ..occ.table import open as open_table
-from ..occ.transaction import RunResult, Transaction, WriteResult
+from ..occ.transaction import RunResult, SeveralTransaction, Transaction, WriteResult
 from ..progress import ProgressCallback
 from .reading import Reads, arrow_schema, one_of
 from .session import settle
@@ -68,6 +68,14 @@ class SparkTable(Writing):
                 return job(SparkTransaction(self.spark, self.table, txn, self._sizes, self._reads))
 
         return self.table.run(attempt, operation=operation, **bounds)
+
+    def within(self, txn: SeveralTransaction) -> SparkTransaction:
+        """Return this table's part of a transaction over several tables (`lakelatch.transaction`), for Spark's writes.
+
+        Raises:
+            InputError: the table is none of the transaction's.
+        """
+        return SparkTransaction(self.spark, self.table, txn[self.table], self._sizes, self._reads)
 
     # Streams -----------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ if __name__ != "lakelatch.storage":
 from .input_files import read_input
 from .interface import PROBES, Durable, Entry, NewObject, Outcome, Put, Store, Stored, put_secured, secured
 from .location import is_far, may_hold_secret, same_place
-from .opening import open_store
+from .opening import open_beside, open_store
 
 __all__ = [
     "PROBES",
@@ -21,6 +21,7 @@ __all__ = [
     "Stored",
     "is_far",
     "may_hold_secret",
+    "open_beside",
     "open_store",
     "put_secured",
     "read_input",

@@ -25,3 +25,10 @@ def open_store(url: str | os.PathLike[str], **options: Any) -> Store:
     from .cloud import CloudStore
 
     return CloudStore(place)
+
+
+def open_beside(store: Store, url: str) -> Store:
+    """Open the store of another table, with the options of this one if both are of one kind."""
+    beside = getattr(store, "beside", None)
+    found: Store = beside(url) if beside is not None else open_store(url)
+    return found

@@ -35,6 +35,7 @@ from .footers import Footer, RunAll, check_footers, check_keys
 from .key_ranges import check_key_ranges
 from .log_files import check_logs
 from .no_files import check_no_files
+from .several import check_several
 from .timeline import History, check_clock, check_properties, check_timeline, newest_schema
 from .unique_values import check_unique
 from .values import check_values
@@ -88,6 +89,7 @@ def check(
     log = check_log(store, out)
     if log is not None:
         check_publication(store, history, log, out)
+        check_several(store, log, out)
     check_archived(store, config, history.history, history.first_active, log.commits if log else (), out)
     named = named_files(history, log)
     check_named(store, listing, history, named, out)

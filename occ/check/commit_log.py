@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import CorruptTableError, LakeLatchError, UnsupportedTableError
 from ...hudi.timeline import CommitMetadata
-from ..entries import SIDES, Begin, Close, Commit, LogEntry, Open, Settings, Single, decode, singly
+from ..entries import SIDES, Begin, Close, Commit, LogEntry, Open, Prepare, Settings, Single, decode, singly
 from ..log import LOG, LogState, is_epoch, is_slot, metadata_of
 from .findings import RESTORE, ROLL_BACK, Findings
 from .timeline import History
@@ -32,6 +32,7 @@ class LogReport:
         settled_to: commits up to this time are not foreign, or have been taken over.
         newest_from: first slot of the newest epoch; the next writer republishes missing commits from there on.
         whole: False if the log could not be read to its end.
+        prepared: the entries of commits over several tables, each with its path.
     """
 
     outcome: dict[str, str] = field(default_factory=dict)
@@ -44,6 +45,7 @@ class LogReport:
     whole: bool = True
     settings: Settings | None = None
     entries: int = 0
+    prepared: list[tuple[str, Prepare]] = field(default_factory=list)
 
     def ended(self, instant: str) -> bool:
         """Return whether the transaction ended without a commit, or was undone."""
@@ -161,6 +163,8 @@ class _Reader:
                 self._add(
                     "log-order", path, f"{path} begins {entry.instant}, which is not later than {state.top} before it"
                 )
+            case Prepare():
+                report.prepared.append((path, entry))
             case Commit() if entry.instant not in state.open and not entry.imported:
                 self._add("log-order", path, f"{path} commits {entry.instant}, which was not open there")
             # A time of another engine need not exceed one of ours that was taken between its begin and its end.

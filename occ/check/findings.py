@@ -88,6 +88,8 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "commit-unpublished": ("damage", "a commit of the log is not on the timeline, so readers miss it"),
     "commit-to-publish": ("note", "the newest commit is not yet on the timeline; the next writer puts it there"),
     "publication-differs": ("damage", "the timeline says something else of a commit than the log"),
+    "several-differs": ("damage", "a commit over several tables has landed in one of them and not in another"),
+    "prepared": ("note", "a commit over several tables waits for its outcome, and nothing lands behind it"),
     "stranger-commit": ("note", "commits that the log does not know: another writer's, which ours did not see"),
     "stranger-in-streams": (
         "damage",

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...hudi.timeline import COMMIT_ACTIONS, CommitMetadata, Instant, encode_commit, file_name, next_label
-from .entries import Commit
+from ...hudi.timeline import COMMIT_ACTIONS, CommitMetadata, encode_commit
+from .entries import Commit, next_echo
 
 
 def echo_of(instant: str, schema: str | None, later: Sequence[Commit], now_s: float, top: str) -> tuple[str, str]:
@@ -31,10 +31,7 @@ def echo_of(instant: str, schema: str | None, later: Sequence[Commit], now_s: fl
     under, seen = max(((c.schema_under, c.schema) for c in later if c.action in COMMIT_ACTIONS), default=("", None))
     if not schema or under < instant or seen == schema:
         return "", top
-    requested = next_label(now_s, top)
-    # The commit takes its C after this one, so the echo completes first.
-    completed = next_label(now_s, requested)
-    return file_name(Instant(requested, "commit", "completed", completed)), completed
+    return next_echo(now_s, top)
 
 
 def echo(schema: str | None) -> CommitMetadata:

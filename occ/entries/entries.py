@@ -12,12 +12,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, NamedTuple, Self, TypeVar
 
 from ...conflict import NOWHERE, Claim, Region, Reservation
 from ...environment import Process
 from ...errors import CorruptTableError, InputError, UnsupportedTableError
-from ...hudi.timeline import COMMIT_ACTIONS, CommitMetadata, Instant, file_name
+from ...hudi.timeline import COMMIT_ACTIONS, CommitMetadata, Instant, file_name, next_label
 from .batches import Batch, Landed
 from .entry_rules import (
     Form,
@@ -25,6 +25,7 @@ from .entry_rules import (
     are_batches,
     are_instants,
     are_objects,
+    are_partners,
     are_times,
     is_action,
     is_aside,
@@ -55,6 +56,18 @@ _LANDED = Stored(
 
 
 _PENDING = Stored(are_times, load=tuple, dump=list)
+
+
+class Partner(NamedTuple):
+    """A table of a transaction over several, and the T of the transaction there."""
+
+    url: str
+    instant: str
+
+
+_PARTNERS = Stored(
+    are_partners, load=lambda raw: tuple(Partner(*each) for each in raw), dump=lambda all_: [[*each] for each in all_]
+)
 
 
 def _members(members: "Sequence[_Entry]") -> list[dict[str, Any]]:
@@ -144,7 +157,8 @@ class Commit(_Entry):
     ``undone``: names of instants that leave the timeline with this one. ``named``: T on the timeline if it differs from
     ours, as a savepoint bears the time of the commit that it keeps. ``echo``: the name of an empty instant that
     repeats ``schema``, for readers that take that of the largest T (`placed`). ``batch``: the batch that it commits.
-    ``standing``: of a restore, the batches that become the newest of their sources again.
+    ``standing``: of a restore, the batches that become the newest of their sources again. ``several``: all tables of its
+    transaction, if it is one over several, in the order of their URLs; the last is the *home*, whose commit entry decides.
     ``recent``: the metadata, while its writer has it in memory; no part of the entry. ``place``: its index in a
     `GroupCommit`. ``imported``: it stands in an `Import`.
     """
@@ -174,6 +188,7 @@ class Commit(_Entry):
         Stored(is_batch, load=lambda pair: Batch(*pair), dump=lambda batch: [batch.source, batch.number]),
     ] = None
     standing: Annotated[tuple[Landed, ...], _LANDED] = ()
+    several: Annotated[tuple[Partner, ...], _PARTNERS] = ()
     recent: Callable[[], CommitMetadata | None] | None = field(default=None, compare=False, repr=False)
     place: int = 0
     imported: bool = False
@@ -213,6 +228,45 @@ class Commit(_Entry):
     def schema_under(self) -> str:
         """The T under which readers find its schema."""
         return self.echo.partition("_")[0] or self.instant
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare(_Entry):
+    """A commit of a transaction over several tables in a table that is not its home: it counts if the home commits.
+
+    Until this log has its outcome, no commit goes behind it (`CommitLog.append`). Its C is picked with the outcome.
+    """
+
+    commit: Annotated[Commit, Stored(is_object, load=lambda raw: _read(Commit, raw), dump=lambda each: _carried(each))]
+    slot: int = -1
+
+    kind = "prepare"
+
+    @property
+    def instant(self) -> str:
+        """T of the transaction in this table."""
+        return self.commit.instant
+
+    @property
+    def home(self) -> Partner:
+        """The table whose log decides, and the transaction there."""
+        return self.commit.several[-1]
+
+    def decided(self, *, token: int, now_s: float, top: str) -> Commit:
+        """Return the commit entry for a slot; ``top`` is the largest time before it."""
+        commit, echo = self.commit, ""
+        if commit.echo:
+            echo, top = next_echo(now_s, top)
+        completion = next_label(now_s, top)
+        return replace(commit, completion=completion, token=token, echo=echo, slot=-1)
+
+
+def next_echo(now_s: float, top: str) -> tuple[str, str]:
+    """Return the name of the next echo (`echo_of`) and its C, which is the largest time from then on."""
+    requested = next_label(now_s, top)
+    # The commit takes its C after this one, so the echo completes first.
+    completed = next_label(now_s, requested)
+    return file_name(Instant(requested, "commit", "completed", completed)), completed
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +347,7 @@ class Open(_Entry):
     """The begin of the epoch, with the state that the one before it ended with.
 
     ``last``: the newest commit, which may still have to be published. ``schema``: the table's, if the log has it.
-    ``batches``: the newest of each source. ``pending``: as in `Close`.
+    ``batches``: the newest of each source. ``pending``: as in `Close`. ``prepared``: commits without an outcome.
     """
 
     top: Annotated[str, Stored(is_instant_time)]
@@ -317,17 +371,25 @@ class Open(_Entry):
     schema: Annotated[str | None, Stored(is_text)] = None
     batches: Annotated[tuple[Landed, ...], _LANDED] = ()
     pending: Annotated[tuple[str, ...], _PENDING] = ()
+    prepared: Annotated[
+        tuple[Prepare, ...],
+        Stored(
+            are_objects,
+            load=lambda raw: tuple(_read(Prepare, each) for each in raw),
+            dump=lambda all_: [_carried(each) for each in all_],
+        ),
+    ] = ()
 
     kind = "open"
 
 
-def _carried(entry: Begin | Commit) -> dict[str, Any]:
+def _carried(entry: Begin | Commit | Prepare) -> dict[str, Any]:
     return entry.fields() | {"slot": entry.slot}
 
 
 _E = TypeVar("_E", bound=_Entry)
-LogEntry = Begin | GroupBegin | Commit | GroupCommit | End | Setting | Close | Open
-Single = Begin | Commit | End | Setting | Close | Open
+LogEntry = Begin | GroupBegin | Commit | Prepare | GroupCommit | End | Setting | Close | Open
+Single = Begin | Commit | Prepare | End | Setting | Close | Open
 
 
 def at_slot(entry: LogEntry, slot: int) -> LogEntry:
@@ -400,7 +462,7 @@ def decode(body: bytes, path: str) -> LogEntry:
 _FORMS: dict[type[_Entry], Form] = {
     Begin: Form(Begin, refuse_begin),
     Commit: Form(Commit, refuse_commit),
-    **{each: Form(each) for each in (GroupBegin, GroupCommit, Import, End, Setting, Close, Open)},
+    **{each: Form(each) for each in (GroupBegin, Prepare, GroupCommit, Import, End, Setting, Close, Open)},
 }
 BEGUN_BY_OTHERS = _FORMS[Begin].by_others
 
@@ -441,6 +503,7 @@ _DECODERS: dict[str, Callable[[dict[str, Any]], LogEntry]] = {
     "begin": partial(_read, Begin),
     "begins": _begins,
     "commit": partial(_read, Commit),
+    "prepare": partial(_read, Prepare),
     "commits": _commits,
     "import": partial(_commits, kind=Import, imported=True),
     "rollback": partial(_read, End, kind="rollback"),

@@ -126,6 +126,11 @@ def are_batches(value: Any) -> bool:
     return isinstance(value, list) and all(is_batch(each[:2]) and is_instant_time(each[2]) for each in value)
 
 
+def are_partners(value: Any) -> bool:
+    pairs = isinstance(value, list) and all(isinstance(each, list) and len(each) == 2 for each in value)
+    return pairs and all(is_text(url) and is_instant_time(instant) for url, instant in value)
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
     """The stored form of a field of an entry, declared in the field's annotation; `Form` reads and writes by it.

@@ -143,6 +143,9 @@ def _account(session: Session, story: Story) -> Account:
     assert begin is not None
     told = Account(story.instant, begin.operation, begin.writer, "planned" if begin.plan is not None else "open")
     if ending is None:
+        waiting = session.log.state.prepared.get(story.instant)
+        if waiting is not None:
+            told = replace(told, outcome="prepared", notes=_partners(session.url, waiting.commit))
         now = session.env.now() - to_epoch_ms(story.instant) / 1000
         return replace(told, took_s=round(max(now, 0.0), 3))
     if isinstance(ending, Commit):
@@ -189,10 +192,20 @@ def _landed(session: Session, story: Story, told: Account, commit: Commit) -> Ac
         took_s=round(max(took, 0.0), 3),
         wrote=_written(WriteSet(frozenset(groups), commit.region)),
         merged_over=merged,
-        notes=notes,
+        notes=(*notes, *_partners(session.url, commit)),
         note=note_in(content.get("extra", {})),
         **known,
     )
+
+
+def _partners(url: str, commit: Commit) -> tuple[str, ...]:
+    """Name the other tables of its transaction, if it is one over several."""
+    if not commit.several:
+        return ()
+    told = [f"{each.instant} of {each.url}" for each in commit.several if each.url != url]
+    home = commit.several[-1]
+    decides = "this table's log decides" if home.url == url else f"the log of {home.url} decides"
+    return (f"part of one transaction with {', '.join(told)}; {decides}",)
 
 
 def _cost(stats: Iterable[dict[str, Any]]) -> dict[str, Any]:

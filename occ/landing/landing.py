@@ -40,7 +40,7 @@ from ...tracing import step
 from ..coordination import Question
 from ..entries import REQUEST_BYTES, Commit, LogEntry, Loss, Request, echo_of
 from ..liveness import delete_announced, list_markers
-from ..log import LogState, attach
+from ..log import LogState, UndecidedError, attach
 from ..rebase import MergeAgain
 from ..session import (
     CommitResult,
@@ -58,6 +58,7 @@ from .yielding import (
     refuse_neighbour_in_the_way,
     wait_for,
     wait_for_neighbour,
+    wait_for_outcome,
     yield_to_neighbours,
 )
 
@@ -81,6 +82,7 @@ class Landing:
 
     Attributes:
         result: set once the attempt is committed.
+        entry: builds the commit entry, without what is known only at its slot.
         appended: True if this attempt appended its commit entry; False if another execution of the same plan did.
     """
 
@@ -95,7 +97,7 @@ class Landing:
         looks_now: bool = False,
     ) -> None:
         self._attempt, self._workspace, self._validator = attempt, workspace, validator
-        self._entry = entry or (lambda: staged_entry(attempt, workspace.changes))
+        self.entry = entry or (lambda: staged_entry(attempt, workspace.changes))
         self._decided, self._looks_now = decided, looks_now
         # Several processes may execute one plan at once, so no coordinator is asked for such a commit.
         self._executes = entry is not None
@@ -130,6 +132,12 @@ class Landing:
             raise
         except BaseException as e:  # noqa: BLE001 - raised again unless the commit is in the log
             self._give_up(e)
+        self.finish()
+        return self.result
+
+    def finish(self) -> None:
+        """End the attempt as committed, and remove what it leaves. Nothing of this can fail the commit."""
+        attempt = self._attempt
         if self.result is not None:
             attempt.trace.tell(completion=self.result.completion, slot=self.result.slot)
         record = attempt.session.records.get(attempt.instant)
@@ -144,10 +152,18 @@ class Landing:
         # The commit is in the log, so an error here must not reach the caller; the next cleaning removes the rest.
         attempt.session.afterwards(sweep, f"commit {attempt.instant} has landed but its markers are still there")
         attempt.session.landed_one()
-        return self.result
 
     def _try(self) -> bool:
         """Commit; return False if there is nothing to commit."""
+        if not self.ready():
+            return False
+        with self._attempt.trace.within():
+            landed = self._land_or_rebase()
+            self._bring_to_disk()
+            return landed
+
+    def ready(self) -> bool:
+        """Check what is staged, before any lock; return False if there is nothing to commit."""
         attempt, workspace, changes = self._attempt, self._workspace, self._workspace.changes
         workspace.close_files()
         attempt.arrived()
@@ -165,10 +181,7 @@ class Landing:
         workspace.check_constraints()
         if changes.moves:
             attempt.announce_as("replacecommit")
-        with attempt.trace.within():
-            landed = self._land_or_rebase()
-            self._bring_to_disk()
-            return landed
+        return True
 
     def _give_up(self, error: BaseException) -> None:
         """Abort and raise the error, unless a coordinator has already committed this attempt at its request.
@@ -262,7 +275,7 @@ class Landing:
     def _land_or_rebase(self) -> bool:
         """Commit, waiting for winners and merging again as needed; return False if nothing is left to commit."""
         while True:
-            self._drop_unfinished()
+            self.drop_unfinished()
             if self._attempt.session.settings.timeline_first and self._attempt.lease is None:
                 yield_to_neighbours(self._attempt, self._workspace)
             try:
@@ -273,6 +286,9 @@ class Landing:
             except NeighbourInTheWayError as e:
                 self._attempt.release()
                 wait_for_neighbour(self._attempt, self._workspace.changes.write_set().groups, e)
+            except UndecidedError as e:
+                self._attempt.release()
+                wait_for_outcome(self._attempt, e.prepared)
             except MergeAgain as e:
                 merge_again(self._attempt, self._workspace, e)
                 if self._workspace.changes.empty:
@@ -287,7 +303,7 @@ class Landing:
         session, schema = self._attempt.session, self._attempt.schema_text
         if not session.settings.timeline_first:
             session.log.look()
-        entry = self._entry()
+        entry = self.entry()
         if not self._executes:
             self._prepared.append(entry)
         if self._by_coordinator(entry):
@@ -326,7 +342,7 @@ class Landing:
             return True
         # A conflict stays one, so it needs no lock to be found. On copies: other threads of the handle read on meanwhile.
         if (free := session.lock.free()) is not None:
-            self._decide(session.log.catch_up().fork(), free, template)
+            self.decide(session.log.catch_up().fork(), free, template)
         return False
 
     def _request(self, template: Commit) -> Request:
@@ -384,11 +400,11 @@ class Landing:
 
     def _append(self, lease: TableLease, template: Commit) -> None:
         """Decide, append the entry and publish it, under the lease."""
-        attempt, session = self._attempt, self._attempt.session
-        # `_decide` runs under the lease, again at every slot tried: a slot lost to another writer adds a commit to check.
+        session = self._attempt.session
+        # `decide` runs under the lease, again at every slot tried: a slot lost to another writer adds a commit to check.
         with step("append"):
             entry = session.log.append(
-                lambda state: self._decide(state, lease, template),
+                lambda state: self.decide(state, lease, template),
                 # A JVM writer that shares the lock may have committed while we waited for it.
                 look=self._looks_now or session.lock.shared_with_jvm,
                 first=partial(self._put_first, lease) if session.settings.timeline_first else None,
@@ -396,8 +412,7 @@ class Landing:
         assert isinstance(entry, Commit)
         self.appended = True
         with step("publish"):
-            published = self._publish(entry, lease)
-        self.result = CommitResult(attempt.instant, entry.completion, entry.slot, published)
+            self.publish_result(entry, lease)
 
     def _lease(self) -> TableLease:
         """The table's lock; no lock for stream events, which cannot conflict with anything worth waiting for."""
@@ -420,7 +435,7 @@ class Landing:
         if found is None:
             return None
         self._theirs = found if self._asked else None
-        return CommitResult(found.instant, found.completion, found.slot, self._publish(found))
+        return CommitResult(found.instant, found.completion, found.slot, self.publish(found))
 
     def _found(self) -> Commit | None:
         """The commit of this attempt in the log since the begin.
@@ -433,7 +448,7 @@ class Landing:
         if found is None or not prepared or found.imported or any(_is_the_same(found, each) for each in prepared):
             return found
         self._forged = True
-        self._publish(found)  # the sweep keeps the files that the instant names
+        self.publish(found)  # the sweep keeps the files that the instant names
         raise RolledBackError(
             f"{attempt.url}: another process has committed {attempt.instant} with another content than this writer has "
             "prepared, so somebody with access to the table forges requests. Nothing of ours landed, and its files are "
@@ -460,7 +475,7 @@ class Landing:
             return None
         return self._told() or CommitResult(instant, completion, session.log.next_slot - 1)
 
-    def _decide(self, state: LogState, lease: TableLease, template: Commit) -> LogEntry:
+    def decide(self, state: LogState, lease: TableLease, template: Commit) -> LogEntry:
         """Return the commit entry for the next free slot, or raise the reason why there must be none."""
         attempt, workspace, session = self._attempt, self._workspace, self._attempt.session
         attempt.require_in(state)
@@ -504,7 +519,14 @@ class Landing:
         session.log.put_first(entry)
         self.result = CommitResult(attempt.instant, entry.completion, -1, True)
 
-    def _publish(self, entry: Commit, lease: TableLease | None = None) -> bool:
+    def publish_result(self, entry: Commit, lease: TableLease | None = None) -> bool:
+        """Publish the entry that commits the attempt, and set the result; return whether it is on the timeline."""
+        published = self.publish(entry, lease)
+        self.result = CommitResult(entry.instant, entry.completion, entry.slot, published)
+        return published
+
+    def publish(self, entry: Commit, lease: TableLease | None = None) -> bool:
+        """Put a commit of this table's log on the timeline; False if that failed, and the next writer does it."""
         session = self._attempt.session
         try:
             if not session.log.publish_through(entry, locked=lease is not None and lease.is_held):
@@ -518,7 +540,7 @@ class Landing:
             return False
         return True
 
-    def _drop_unfinished(self) -> None:
+    def drop_unfinished(self) -> None:
         """Delete announced files that are not part of the commit: a failed task left them, and they must not become visible."""
         wanted, session, instant = self._workspace.changes.paths(), self._attempt.session, self._attempt.instant
         record = session.records.get(instant)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...errors import ConflictError, ConstraintError
 from ...tracing import step
 from ..rebase import ROUNDS_MAX
-from ..session import lost_against, waited_in_vain
+from ..session import await_outcome, lost_against, waited_in_vain
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ...conflict import Conflict
     from ...hudi.files import FileGroupId
     from ...hudi.timeline import Instant, Snapshot
+    from ..entries import Prepare
     from ..log import LogState
     from ..rebase import MergeAgain
     from ..workspace import Attempt, Workspace
@@ -132,6 +133,27 @@ def _has_ended(attempt: Attempt, state: LogState, conflict: Conflict) -> bool:
     return begin is None or (conflict.winner.reserved is not None and not session.reservations.counts(begin))
 
 
+def wait_for_outcome(attempt: Attempt, prepared: Prepare) -> None:
+    """Wait until a commit that is prepared here has its outcome; its coordinator is taken for dead after ``yield_wait_s``."""
+    commit, home = prepared.commit, prepared.home
+    await_outcome(
+        attempt.session,
+        prepared,
+        lambda over: attempt.patience.until(
+            over,
+            who=f"{attempt.operation} {attempt.instant}",
+            whom=f"{commit.operation} {commit.instant} of {commit.writer}",
+            why=f"it waits for the outcome of {home.instant} of {home.url}",
+        ),
+    )
+
+
+def merges_under_lock(attempt: Attempt, workspace: Workspace) -> bool:
+    """Return whether the next round of merging begins with the lock: the last one was quick, and others came between."""
+    rebase = workspace.rebase
+    return rebase is not None and bool(rebase.round) and rebase.took_s <= _SHORT_S and attempt.lease is None
+
+
 def merge_again(attempt: Attempt, workspace: Workspace, lost: MergeAgain) -> None:
     """Run one round of merging: first without the lock, later, if quick, under it so that no other commit can
     intervene.
@@ -140,7 +162,7 @@ def merge_again(attempt: Attempt, workspace: Workspace, lost: MergeAgain) -> Non
     """
     session, rebase = attempt.session, workspace.rebase
     assert rebase is not None
-    if rebase.round and rebase.took_s <= _SHORT_S and attempt.lease is None:
+    if merges_under_lock(attempt, workspace):
         # Decide again under the lease what must be merged. The lease is kept until the commit, within bounds.
         attempt.lease = session.lease(
             f"{attempt.operation}, merging again", max_hold_s=session.settings.lock_wait_s / 2

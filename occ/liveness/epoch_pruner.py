@@ -1,9 +1,10 @@
 """Remove old epochs of the commit log when nothing needs them.
 
 An epoch may go when no open transaction began in it or earlier (its candidates are there), and its commits are on the
-timeline or older than it. A zombie's put into an emptied slot does not count: every append and every read checks for
-the newest epoch (`python -m tests.model --traces` prints the schedules). So several processes may empty a folder at
-once, leave it half empty, or find it again with a zombie's entry, and the next one goes on.
+timeline or older than it, and every table of a transaction over several has its outcome. A zombie's put into an emptied
+slot does not count: every append and every read checks for the newest epoch (`python -m tests.model --traces` prints the
+schedules). So several processes may empty a folder at once, leave it half empty, or find it again with a zombie's entry,
+and the next one goes on.
 
     t=0  entries go upwards, the open entry first: an epoch without it no longer counts for anybody
     t=1  the pruner dies; the next one finds the rest by the number of the folder
@@ -17,6 +18,7 @@ begins at this slot and with the state it has read; else it starts over there (`
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from ...hudi.timeline import EARLIEST
 from ...storage import Store
@@ -30,11 +32,16 @@ _log = logging.getLogger("lakelatch.prune")
 
 
 class Pruner:
-    """The remover of old epochs. One per table handle."""
+    """The remover of old epochs. One per table handle.
+
+    Attributes:
+        settled: return whether the other tables of a transaction over several have the outcome of this commit, its home's.
+    """
 
     def __init__(self, store: Store, log: CommitLog, cleaner: FailedWriteCleaner, publisher: Publisher) -> None:
         self._store, self._log, self._cleaner, self._publisher = store, log, cleaner, publisher
         self._looked_at = 0
+        self.settled: Callable[[Commit], bool] = lambda _: True
 
     def look(self) -> list[int]:
         """Prune if the log has reached another epoch since the last call; otherwise read nothing."""
@@ -62,6 +69,8 @@ class Pruner:
         if any(_needs_from(begin) < ends_at for begin in state.open.values()):
             return False
         landed = [e for e in self._entries(epoch) if isinstance(e, Commit)]
+        if not all(self.settled(each) for each in landed if each.several):
+            return False
         missing = self._publisher.lacking(landed)
         if missing:  # a savepoint deleted since is missing too, and only the log says so
             undone = {name for e in self._log.entries() if isinstance(e, Commit) for name in e.undone}

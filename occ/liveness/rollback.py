@@ -18,12 +18,12 @@ from typing import Protocol
 
 from ...ahead import in_order
 from ...environment import Environment
-from ...errors import LakeLatchError, LockTimeoutError
+from ...errors import LakeLatchError, LockTimeoutError, TableNotFoundError
 from ...hudi.files import BaseFile, LogFile, list_data_files
 from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, Timeline, decode_commit, file_name, parse
 from ...storage import Store, is_far
-from ..entries import SIDES, Begin, Commit, End, LogEntry
-from ..log import CommitLog, LogState, metadata_of
+from ..entries import SIDES, Begin, Commit, End, LogEntry, Prepare
+from ..log import CommitLog, LogState, UndecidedError, metadata_of
 from .heartbeat import HEARTBEATS, HeartbeatObserver, heartbeat_path
 from .markers import Left, Marker, delete_announced, instants_with_markers, left_by, remove
 from .removal import delete_data_file
@@ -48,7 +48,11 @@ class Releasable(Protocol):
 
 
 class FailedWriteCleaner:
-    """The cleaner of dead transactions and of leftovers. One per table handle."""
+    """The cleaner of dead transactions and of leftovers. One per table handle.
+
+    Attributes:
+        settles: gives a prepared commit of a dead writer the outcome of its transaction; False: it has none yet.
+    """
 
     def __init__(
         self, store: Store, log: CommitLog, env: Environment, timeline_folder: str, *, lease: Callable[..., Releasable]
@@ -58,6 +62,7 @@ class FailedWriteCleaner:
         self._watch = HeartbeatObserver(store, env)
         self._at_once = _AT_ONCE if is_far(store.url) else 1
         self._looked_at: float | None = None
+        self.settles: Callable[[Prepare], bool] = lambda _: False
 
     def look(self, mine: Iterable[str], *, at_most_every_s: float = 0.0) -> list[str]:
         """Roll back every transaction found dead, except ``mine``; return their instants.
@@ -81,13 +86,32 @@ class FailedWriteCleaner:
         dead = [b for b, is_dead in zip(others, in_order(self._env, looks, self._at_once), strict=True) if is_dead]
         # A thread that beats for others waits for no lock.
         wait_s = 0.0 if at_most_every_s else None
-        return [b.instant for b in dead if self.roll_back(b, reason="its heartbeat stopped", wait_s=wait_s)]
+        return [b.instant for b in dead if self._roll_back_dead(b, wait_s)]
 
-    def roll_back(self, begin: Begin, *, reason: str, wait_s: float | None = None, kind: str = "rollback") -> bool:
-        """End one open transaction and remove its leftovers. False if it ended by itself meanwhile.
+    def _roll_back_dead(self, begin: Begin, wait_s: float | None) -> bool:
+        try:
+            return self.roll_back(begin, reason="its heartbeat stopped", wait_s=wait_s)
+        except LakeLatchError as e:
+            if begin.instant not in self._log.state.prepared:
+                raise
+            # Its home is not to be reached; the other dead ones are ended all the same.
+            _log.warning("%s: prepared %s could not be settled: %s", self._store.url, begin.instant, e)
+            return False
+
+    def roll_back(
+        self,
+        begin: Begin,
+        *,
+        reason: str,
+        wait_s: float | None = None,
+        kind: str = "rollback",
+        without_home: bool = False,
+    ) -> bool:
+        """End one open transaction and remove its leftovers. False if it ended by itself meanwhile. A prepared one is settled.
 
         With neighbours under the table's lock, after an import: the transaction has committed if its completed instant is
         on the timeline. False too if the lock was not had within ``wait_s``, by default the time of the settings.
+        ``without_home``: end a prepared one also if the table whose log decides is not there.
         """
         me = self._env.process()
 
@@ -107,7 +131,15 @@ class FailedWriteCleaner:
             finally:
                 lease.release()
         else:
-            ended = self._log.append(build)
+            try:
+                ended = self._log.append(build)
+            except UndecidedError as e:  # its home says what becomes of it
+                try:
+                    return self.settles(e.prepared)
+                except TableNotFoundError:
+                    if not without_home:
+                        raise
+                ended = self._log.append(build, settles=True)
         if ended is None:
             return False
         _log.info("rolled back %s of %s: %s", begin.instant, begin.writer, reason)

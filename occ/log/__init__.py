@@ -30,6 +30,7 @@ from .publisher import FOLDER_KEEPER, Publisher, attach, files_of, metadata_of, 
 from .standing_batches import commits_by, known_batches, standing_batches
 from .state import LogState
 from .tail import Tail
+from .undecided import UndecidedError
 from .unknown_outcome import OutcomeGuard
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "OutcomeGuard",
     "Publisher",
     "Tail",
+    "UndecidedError",
     "attach",
     "chain",
     "claim",

@@ -68,6 +68,7 @@ from .imports import imported, refuse_planned_rollback, refuse_skipped
 from .publisher import Publisher, metadata_of
 from .read_ahead import ReadAhead
 from .state import LogState
+from .undecided import refuse_undecided
 from .unknown_outcome import OutcomeGuard
 
 EPOCH_SLOTS = 1000  # the most entries that a cold reader reads
@@ -404,6 +405,13 @@ class CommitLog:
             self._followers.append(follower)
             return follower
 
+    def follow_head(self) -> Follower:
+        """Return a follower of the commits behind the head as of now."""
+        with self._mutex:
+            self.catch_up()
+            self._followers.append(follower := Follower())
+            return follower
+
     def follow_since(self, slot: int) -> Follower:
         """Return a follower that starts with every commit from that slot on and goes on collecting."""
         with self._mutex:
@@ -432,6 +440,7 @@ class CommitLog:
         publishes: bool = True,
         confirms: bool = True,
         first: Callable[[Commit], object] | None = None,
+        settles: bool = False,
     ) -> LogEntry | None:
         """Append the entry that ``build`` makes of the state at the head; return it with its slot.
 
@@ -450,10 +459,12 @@ class CommitLog:
             first: with neighbours, called with the entry of a commit of rows before it is appended: puts the completed
                 instant, which makes it committed. From then on the entry is appended whatever slot it takes, and needs no
                 decision. A service changes no row, so its instant follows its entry.
+            settles: the entry is the outcome of a prepared commit, known from its home.
 
         With neighbours, ``look`` also imports the commits that the log does not know, before ``build`` is called.
 
         Raises:
+            UndecidedError: a prepared commit has no outcome yet, and this entry must not go behind it or end it.
             CommitStateUnknownError: the store gave no answer for a minute, or none about the outcome of an entry in
                 doubt. The entry may be in the log, or may still arrive.
         """
@@ -466,7 +477,10 @@ class CommitLog:
                     self._read_on(surely=surely)
                     self._alone = self.next_slot == before
                 try:
-                    entry, again = self._propose(build, look=look, publishes=publishes, surely=surely), False
+                    entry, again = (
+                        self._propose(build, look=look, publishes=publishes, surely=surely, settles=settles),
+                        False,
+                    )
                 except _ReplacedError:
                     again, unread = True, False
                     continue
@@ -563,7 +577,13 @@ class CommitLog:
         return bool(known and self._far and self._alone and self._unverified is None)
 
     def _propose(
-        self, build: Callable[[LogState], LogEntry | None], *, look: bool | None, publishes: bool, surely: bool
+        self,
+        build: Callable[[LogState], LogEntry | None],
+        *,
+        look: bool | None,
+        publishes: bool,
+        surely: bool,
+        settles: bool,
     ) -> LogEntry | None:
         """Return the entry to append at the free slot.
 
@@ -589,6 +609,8 @@ class CommitLog:
             state = self.state
             self._refuse_unopened(state)
             entry = build(state)
+            if state.prepared and not settles:
+                refuse_undecided(self._store.url, state, entry)
             foreign = self._foreign.found and not self.state.settings.timeline_first
             if foreign and not isinstance(entry, End | None):  # ending a transaction is always safe
                 raise self._foreign.error(self._store.url)

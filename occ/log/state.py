@@ -6,7 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ...hudi.timeline import EARLIEST
-from ..entries import Batches, Begin, Close, Commit, End, GroupBegin, GroupCommit, LogEntry, Open, Setting, Settings
+from ..entries import (
+    Batches,
+    Begin,
+    Close,
+    Commit,
+    End,
+    GroupBegin,
+    GroupCommit,
+    LogEntry,
+    Open,
+    Prepare,
+    Setting,
+    Settings,
+)
 
 
 @dataclass(slots=True)
@@ -24,6 +37,7 @@ class LogState:
             epoch opened without one, because of foreign commits before it or by an older version.
         batches: the newest committed batch of each source.
         pending: T of the transactions of other engines that were not completed when the epoch before this one was closed.
+        prepared: the prepared commits of transactions over several tables that have no outcome here yet, by T.
         asked: the transactions that began in this epoch or were open at its start, by the id of their begin requests.
     """
 
@@ -40,6 +54,7 @@ class LogState:
     schemas: list[tuple[int, str | None]] = field(default_factory=list)
     batches: Batches = field(default_factory=Batches)
     asked: dict[str, Begin] = field(default_factory=dict)
+    prepared: dict[str, Prepare] = field(default_factory=dict)
     pending: tuple[str, ...] = ()
 
     def fork(self) -> LogState:
@@ -52,6 +67,7 @@ class LogState:
             schemas=list(self.schemas),
             batches=Batches(self.batches),
             asked=dict(self.asked),
+            prepared=dict(self.prepared),
         )
 
     def schema_before(self, slot: int) -> str | None:
@@ -72,11 +88,14 @@ class LogState:
                     self.asked[entry.asked] = entry
             case Commit() if entry.instant in self.open or (entry.imported and entry.instant not in self.ended):
                 self._land(entry)
+            case Prepare() if entry.instant in self.open:
+                self.prepared[entry.instant] = entry
             case GroupCommit() | GroupBegin():
                 for each in entry.members:
                     self.apply(each)
             case End() if entry.instant in self.open:
                 del self.open[entry.instant]
+                self.prepared.pop(entry.instant, None)
                 self.ended[entry.instant] = entry.kind
             case Setting():
                 if entry.settings.generation != self.settings.generation:
@@ -91,9 +110,11 @@ class LogState:
                 self.asked = {b.asked: b for b in entry.open if b.asked}
                 self.batches = Batches(entry.batches)
                 self.closed, self.settled, self.pending = False, entry.slot, entry.pending
+                self.prepared = {each.instant: each for each in entry.prepared}
                 self._schema_from(entry.slot, entry.schema)
 
     def _land(self, entry: Commit) -> None:
+        self.prepared.pop(entry.instant, None)
         self.open.pop(entry.instant, None)  # an imported one need not have begun here
         self.ended.update(dict.fromkeys((entry.instant, entry.schema_under), "commit"))
         if entry.restores:
@@ -122,6 +143,8 @@ class LogState:
             case Commit():
                 # By its C: another execution of the same plan may have committed under the same T.
                 return entry.instant not in self.open and landed(entry.instant) == entry.completion
+            case Prepare():
+                return entry.instant in self.prepared or landed(entry.instant) is not None
             case End():
                 return entry.instant not in self.open and landed(entry.instant) is None
             case Setting():
@@ -141,4 +164,5 @@ class LogState:
             self.schema_before(slot),
             tuple(self.batches),
             self.pending,
+            tuple(self.prepared.values()),
         )

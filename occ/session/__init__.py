@@ -34,6 +34,7 @@ from .partitions import (
 )
 from .properties import PROPERTIES, read_config
 from .session import Session
+from .settling import await_outcome, connect, outcome_not_everywhere, put_outcome, settle
 from .snapshot_cache import View, ViewCache, arrow_schema, cold_view, declared_schema, required_by
 from .table_lock import TableLease, TableLock, prove, settled
 from .whole_states import Savepoint, cleaned_to, kept_from, refuse_cleaned, savepoints
@@ -52,10 +53,12 @@ __all__ = [
     "View",
     "ViewCache",
     "arrow_schema",
+    "await_outcome",
     "beaten_early",
     "chosen_partitions",
     "cleaned_to",
     "cold_view",
+    "connect",
     "declared_schema",
     "ended_by_others",
     "forgotten",
@@ -67,10 +70,12 @@ __all__ = [
     "lost_against",
     "lost_early",
     "not_shown",
+    "outcome_not_everywhere",
     "outcome_unknown",
     "partition_path_of",
     "partitions_with",
     "prove",
+    "put_outcome",
     "read_config",
     "refuse_cleaned",
     "refuse_landed",
@@ -80,6 +85,7 @@ __all__ = [
     "reserved_by",
     "restored_below",
     "savepoints",
+    "settle",
     "settled",
     "several",
     "some",

@@ -41,7 +41,7 @@ from ...hudi.timeline import (
     time_of,
     to_epoch_ms,
 )
-from ...storage import Store, is_far
+from ...storage import Store, is_far, open_beside
 from ...streams import declared_in
 from ...tracing import step
 from ..coordination import Coordinating
@@ -70,6 +70,7 @@ from ..log import (
 )
 from .memory import Contention, Reservations
 from .outcome import forgotten, listed_beside
+from .partners import Partners
 from .properties import for_streams, read_config, secure_streams
 from .snapshot_cache import View, ViewCache, cold_view, declared_schema, view_listed_later
 from .table_lock import TableLease, TableLock
@@ -104,6 +105,7 @@ class Session:
         coordinator: begins and commits for it; None: it does all by itself. So it does until ``alone_until`` (monotonic).
             Until ``led_until`` the coordinator, which was heard, looks after dead writers.
         far: True if a request to its store takes long.
+        partners: the sessions of tables that take part in transactions with this one.
         records: by T, the state of its open transactions, known without a request to a far store.
         first_sweep: called once, when the session first looks after others.
         landed_one: called after each commit, on the thread of its writer.
@@ -138,6 +140,7 @@ class Session:
         self._spans: KeySpans | None = None
         self._behind: list[Task[None]] = []
         self._mutex = threading.Lock()  # guards that list
+        self.partners = Partners(lambda url: Session(open_beside(store, url), env=env, writer=self.writer))
         self.footers = Footers(store)
         self.history = History(store, self.config.timeline_folder)
         self.closed = self._swept = False
@@ -220,6 +223,7 @@ class Session:
             self.markers.close(self.store)
         if self.coordinator is not None:
             self.coordinator.close()
+        self.partners.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the arguments that open the table again elsewhere.

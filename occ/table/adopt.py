@@ -38,7 +38,7 @@ from ..check import refuse_misplaced, refuse_other_keys
 from ..entries import Batches, Commit, Landed, Open
 from ..incoming import null_free
 from ..liveness import HEARTBEATS, HeartbeatObserver, instants_with_markers
-from ..log import LogState, Publisher, epochs, finish, known_batches, metadata_of, read_epoch, start_log
+from ..log import LogState, Publisher, UndecidedError, epochs, finish, known_batches, metadata_of, read_epoch, start_log
 from ..session import PROPERTIES, cold_view, prove, read_config
 from .adopted_streams import refuse_other_merges, with_streams_of
 from .create import (
@@ -134,9 +134,8 @@ def adopt(
             # The last commit may be unpublishable, as it meets foreign ones.
             with suppress(UnsupportedTableError):
                 table.rollback_failed_writes(wait=True, progress=progress)
-            still = table.session.log.catch_up().open.values()
-            _refuse_the_living(store.url, [begin.instant for begin in still if not begin.waits])
             log = table.session.log
+            _refuse_open(store.url, log.catch_up())
             left = log.take_over(
                 next_generation(wanted, env),
                 lambda: _latest(store, config),
@@ -276,6 +275,12 @@ def _wait_for_silence(
             progress(longest)
         # At least a millisecond: the rest may be below the clock's resolution.
         env.sleep(min(max(longest, 0.001), max(settings.heartbeat_interval_s / 2, 0.05)))
+
+
+def _refuse_open(table: str, state: LogState) -> None:
+    for prepared in state.prepared.values():
+        raise UndecidedError(table, prepared)  # the new log would not know that it may have landed
+    _refuse_the_living(table, [begin.instant for begin in state.open.values() if not begin.waits])
 
 
 def _refuse_the_living(table: str, instants: Iterable[str]) -> None:

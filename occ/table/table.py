@@ -77,6 +77,7 @@ from ..session import (
     Session,
     TableLock,
     View,
+    connect,
     kept_from,
     known_partition,
     refuse_open,
@@ -128,6 +129,8 @@ class Table:
         self.session = session
         self.session.first_sweep = lambda: take_archived_away(self.session)
         self.session.landed_one = self._archive_if_due
+        if self.session.writable:
+            connect(self.session)
         self._looked_at = -1  # the closed epoch after which `_archive_if_due` ran last
         self.store, self.env, self.url = session.store, session.env, session.url
         self.writer, self.writable = self.session.writer, self.session.writable

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _log = logging.getLogger("lakelatch.retry")
 # Errors that a fresh attempt can mend. Bad input and unknown outcomes are not among them.
-_MENDABLE = (ConflictError, RolledBackError, LockTimeoutError, LockUnavailableError)
+MENDABLE = (ConflictError, RolledBackError, LockTimeoutError, LockUnavailableError)
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult(Generic[T]):
-    """The result of `Table.run`.
+    """The result of `Table.run`, and of `lakelatch.run` over several tables.
 
     Attributes:
         value: the return value of the function in the committed attempt.
@@ -40,6 +40,7 @@ class RunResult(Generic[T]):
         losses: the errors of the attempts before, oldest first.
         wasted_s: seconds that they took.
         took_s: seconds of all attempts, with what was waited for.
+        commits: over several tables, the committed transaction of each, by URL; ``commit`` is that of the home, which decides.
     """
 
     value: T
@@ -48,6 +49,7 @@ class RunResult(Generic[T]):
     losses: tuple[Exception, ...] = field(default=())
     wasted_s: float = 0.0
     took_s: float = 0.0
+    commits: Mapping[str, CommitResult] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +248,7 @@ def run(
     origin = Origin.of(batch, note)
     this = _Run(session, work, bounds, operation=operation, isolation=isolation, reserve=reserve, origin=origin)
     retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception(lambda e: isinstance(e, _MENDABLE) and e.retryable),
+        retry=tenacity.retry_if_exception(lambda e: isinstance(e, MENDABLE) and e.retryable),
         stop=this.enough,
         wait=this.pause,
         before_sleep=this.lost,
@@ -256,6 +258,6 @@ def run(
     try:
         with step("run", table=session.url, operation=operation):
             return retrying(this.attempt)
-    except _MENDABLE as e:
+    except MENDABLE as e:
         e.add_note(this.gave_up())
         raise

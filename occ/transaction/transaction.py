@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Self
 from ...arguments import suggesting, text
 from ...choices import Missing, NewColumns
 from ...conflict import Claim, Reservation, WriteSet
+from ...errors import InputError
 from ...streams import of_name
 from ..entries import UNTOLD, Origin
-from ..landing import CommitValidator, Landing
+from ..landing import CommitValidator, Landing, Participant
 from ..staging import Staged
 from ..turns import ConflictWatcher, take_turn
 from ..workspace import Attempt, Workspace
@@ -52,6 +53,7 @@ class Transaction:
         operation: as it was begun.
         url: of the table.
         watcher: watches for conflicting writers of higher rank while it works.
+        member: it is part of a transaction over several tables, which alone ends it.
         workspace: for engines that write files themselves; the transaction has methods for everything that users need.
     """
 
@@ -66,7 +68,7 @@ class Transaction:
         first: int | None = None,
         origin: Origin = UNTOLD,
     ) -> None:
-        self._origin = origin
+        self._origin, self.member = origin, False
         self.session, self.operation, self.url, self._isolation = session, name, session.url, isolation
         self._block: AbstractContextManager[object] | None = None
         self._begin(Claim("", first, session.priority, reserved or None), lock_first=lock_first)
@@ -507,8 +509,13 @@ class Transaction:
 
     @property
     def fresh(self) -> bool:
-        """True if nothing was done yet, so that it might as well begin later."""
-        return self.workspace.fresh
+        """True if nothing was done yet, so that it might as well begin later; one of several has begun with the others."""
+        return self.workspace.fresh and not self.member
+
+    @property
+    def participant(self) -> Participant:
+        """Its parts, for a commit over several tables."""
+        return Participant(self._attempt, self.workspace, self._landing)
 
     @property
     def has_lock(self) -> bool:
@@ -571,6 +578,7 @@ class Transaction:
             LockTimeoutError: the lock was busy for the whole wait.
             CommitStateUnknownError: no answer from the store; check the outcome before you delete anything.
         """
+        self._refuse_member()
         # First, because from here the commit check decides: a late finding must not end a committed transaction.
         self.watcher.close()
         if self._origin.batch is not None and self._attempt.state == "open":
@@ -587,13 +595,24 @@ class Transaction:
             reason: a text, stored in the log for `Table.why`.
         """
         text(reason, "reason", empty=True)
+        self._refuse_member()
         self.watcher.close()
         self._landing.abort(reason)
+
+    def _refuse_member(self) -> None:
+        if self.member:
+            raise InputError(
+                f"{self.instant} is the part of {self.url} in a transaction over several tables, which commits or aborts all of "
+                "them; leave its block, or call its `commit` or `abort`",
+                table=self.url,
+                instant=self.instant,
+            )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return self._attempt.__reduce__()
 
     def __enter__(self) -> Self:
+        self._refuse_member()
         self._enter()
         return self
 

@@ -426,13 +426,18 @@ class Attempt:
     # --- the end ---------------------------------------------------------------------------------------------
 
     def abort(
-        self, reason: str, *, abandon: Callable[[], object] = lambda: None, lost: Loss | None = None
+        self,
+        reason: str,
+        *,
+        abandon: Callable[[], object] = lambda: None,
+        lost: Loss | None = None,
+        settles: bool = False,
     ) -> bool | None:
         """End without committing; a no-op if it is over. ``abandon`` drops files still being written.
 
         ``lost``: details kept in the log for an attempt that another writer beat. Return True if this ended it, False
         if the entry could not be written, None if it had ended before. After False the heartbeat is stopped, and the
-        next writer rolls it back.
+        next writer rolls it back. ``settles``: it is prepared, and its home has ended.
         """
         if self.state != "open":
             return None
@@ -455,7 +460,7 @@ class Attempt:
             return End("abort", self.instant, f"{me.host}:{me.pid}", reason, lost=lost)
 
         try:
-            ended = self.session.log.append(build) is not None or None
+            ended = self.session.log.append(build, settles=settles) is not None or None
             # A writer that was ended by force may have noticed late (`OwnRecord`) and put a file after the other's
             # sweep.
             known = record.markers if record is not None else ()

@@ -45,9 +45,19 @@ if TYPE_CHECKING:
     from .occ.liveness import MarkerServer
     from .occ.scan import Scan
     from .occ.session import CommitResult
-    from .occ.table import LocalCoordinator, Table, TableStream, adopt, create
+    from .occ.table import (
+        Cut,
+        LocalCoordinator,
+        Table,
+        TableStream,
+        adopt,
+        create,
+        read_together,
+        run,
+        transaction,
+    )
     from .occ.table import open as open  # noqa: A004 - lakelatch.open is the name people expect
-    from .occ.transaction import RunResult, Transaction, WriteResult
+    from .occ.transaction import RunResult, SeveralTransaction, Transaction, WriteResult
     from .occ.writing import Merge, sql
     from .progress import Progress
 
@@ -58,6 +68,7 @@ _PACKAGES = ("locks", "server", "spark", "testing")  # that people use without a
 _LAZY = {
     "CommitResult": "occ.session",
     "CoordinatorServer": "occ.coordination",
+    "Cut": "occ.table",
     "LocalCoordinator": "occ.table",
     "MarkerServer": "occ.liveness",
     "Merge": "occ.writing",
@@ -65,6 +76,7 @@ _LAZY = {
     "RunResult": "occ.transaction",
     "Scan": "occ.scan",
     "Settings": "occ.entries",
+    "SeveralTransaction": "occ.transaction",
     "Table": "occ.table",
     "TableStream": "occ.table",
     "Transaction": "occ.transaction",
@@ -73,7 +85,10 @@ _LAZY = {
     "create": "occ.table",
     "lock": "locks",
     "open": "occ.table",
+    "read_together": "occ.table",
+    "run": "occ.table",
     "sql": "occ.writing",
+    "transaction": "occ.table",
 }
 
 __all__ = [
@@ -86,6 +101,7 @@ __all__ = [
     "ConstraintError",
     "CoordinatorServer",
     "CorruptTableError",
+    "Cut",
     "DuplicateKeyError",
     "InputError",
     "LakeLatchError",
@@ -101,6 +117,7 @@ __all__ = [
     "RunResult",
     "Scan",
     "Settings",
+    "SeveralTransaction",
     "StorageError",
     "Table",
     "TableError",
@@ -116,7 +133,10 @@ __all__ = [
     "lock",
     "locks",
     "open",
+    "read_together",
+    "run",
     "sql",
+    "transaction",
 ]
 
 

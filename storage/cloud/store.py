@@ -19,11 +19,12 @@ import platform
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from typing import IO, Any, NoReturn
 
 from ...errors import InputError, StorageError
 from ..interface import Durable, Entry, Outcome, Put, Stored
-from ..location import Location, check_path
+from ..location import Location, check_path, parse
 from ..stream import stream_into
 from .hadoop import hadoop_options
 from .requests import Failure, Requests, Verdict, connect, next_step
@@ -55,6 +56,10 @@ class CloudStore:
         path = check_path(path, folder=True)
         address = self._place.spelled("/".join(part for part in (self._place.path, path) if part))
         return address.replace("s3://", "s3a://", 1)  # Spark's own name for it
+
+    def beside(self, url: str) -> CloudStore:
+        place = parse(url)
+        return CloudStore(replace(place, options=self._place.options) if place.kind == self._place.kind else place)
 
     def hadoop_options(self) -> dict[str, str] | None:
         return hadoop_options(self._place)

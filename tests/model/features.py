@@ -1,4 +1,5 @@
-"""What has its own model beside the commit protocol: rebase, reservations, lock change, neighbours, coordinators.
+"""What has its own model beside the commit protocol: rebase, reservations, lock change, neighbours, coordinators,
+several tables.
 
 Each takes the log for one list whose entries are decided at their slots. That it is, whatever is lost, late, repeated or
 deleted, is what the searches of `cases` show.
@@ -11,7 +12,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
-from . import begins, coordinator, lock_change, neighbours, rebase, reservation
+from . import begins, coordinator, lock_change, neighbours, rebase, reservation, several_tables
 from .explore import Result, explore
 
 
@@ -64,7 +65,7 @@ def overlapping(*pairs: tuple[int, int]) -> frozenset[tuple[int, int]]:
 
 
 _Rebase, _Reserve, _Lock, _Beside = rebase.Bounds, reservation.Bounds, lock_change.Bounds, neighbours.Bounds
-_Begins = begins.Bounds
+_Begins, _Several = begins.Bounds, several_tables.Bounds
 _Led, _NONE, _TWO = coordinator.Bounds, overlapping(), frozenset((0, 1))
 
 FEATURES: dict[str, Feature] = {
@@ -206,6 +207,28 @@ FEATURES: dict[str, Feature] = {
             "three that do not give up, an epoch ends": _Begins(askers=3, epochs=1, gives_up=False),
         },
     ),
+    "several tables": Feature(
+        several_tables.SeveralTables,
+        several_tables.Rules,
+        {
+            "two, a lost reply": _Several(unknown=1),
+            "two that do not overlap, a reader": _Several(overlap=False, settles=1, reader=True),
+            "two, the home forgets": _Several(forgets=1),
+            "one over three tables, two lost replies, the home is restored and forgets": _Several(
+                ((0, 1, 2),), tables=3, unknown=2, forgets=1, restores=1
+            ),
+            "one, a writer of its first table": _Several(((0, 1), (0,)), unknown=1),
+            "one, a writer of its home": _Several(((0, 1), (1,)), unknown=1),
+            "two that do not overlap, of three tables": _Several(((0, 1), (1, 2)), tables=3, overlap=False),
+            "one, a reader": _Several(((0, 1),), reader=True),
+            "two without a settler, a reader": _Several(overlap=False, settles=0, reader=True),
+        },
+        {
+            "two over three tables, a lost reply": _Several(((0, 1, 2), (0, 1, 2)), tables=3, unknown=1),
+            "three, a lost reply": _Several(((0, 1), (0, 1), (0, 1)), unknown=1),
+            "two, a writer, a reader": _Several(((0, 1), (0, 1), (0,)), overlap=False, settles=1, reader=True),
+        },
+    ),
 }
 
 _TWICE, _LOST = "readers meet a row twice", "readers do not see the result of the commits in slot order"
@@ -217,6 +240,8 @@ _AGAIN, _TOLD_LANDED = "a numbered batch has landed twice", "was told that it la
 _COORDINATOR = FEATURES["coordinator"].sound
 _BEGUN_TWICE, _STILL_OPEN = "begun twice", "told that it is over, and its transaction is open"
 _BEGUN = FEATURES["begins together"].sound
+_SEVERAL = FEATURES["several tables"].sound
+_HALF, _BEHIND = "landed in one table and not in another", "went behind one that was prepared"
 _XYX = (lock_change.Y, lock_change.X)
 _MOVED = "a commit stands in a file group that a clustering has replaced"
 _BEYOND = "a commit stands on what was taken back"
@@ -328,6 +353,17 @@ MISSING: tuple[Missing, ...] = (
         _BEGUN["two, a lost reply"],
         _STILL_OPEN,
     ),
+    Missing("several tables", "prepared_first", "", _SEVERAL["one, a writer of its first table"], _OVERLAP),
+    Missing("several tables", "home_first", "", _SEVERAL["two, the home forgets"], _HALF),
+    Missing("several tables", "nothing_behind", "", _SEVERAL["two, the home forgets"], _BEHIND),
+    Missing("several tables", "read_to_head", "", _SEVERAL["two, the home forgets"], _BEHIND),
+    Missing("several tables", "one_order", "", _SEVERAL["two without a settler, a reader"], _NEVER),
+    Missing("several tables", "absence_is_no_answer", "", _SEVERAL["two, a lost reply"], "and a table has it"),
+    Missing("several tables", "kept", "", _SEVERAL["two, the home forgets"], _HALF),
+    Missing("several tables", "undone_counts", "", _Several(((0, 1),), restores=1), _HALF),
+    Missing("several tables", "answered_when_settled", "", _SEVERAL["one, a reader"], "and a table does not have it"),
+    Missing("several tables", "looks_twice", "", _SEVERAL["one, a reader"], "sees half of a commit"),
+    Missing("several tables", "nothing_undecided", "", _SEVERAL["one, a reader"], "sees half of a commit"),
 )
 
 # Rules whose absence is no fault: one is for progress, and that is asked the other way round; the other says that

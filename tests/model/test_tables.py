@@ -19,6 +19,7 @@ STEPS = {
     "neighbours": ("neighbours",),
     "coordinator": ("coordinator",),
     "begins together": ("begins",),
+    "several tables": ("several_tables",),
 }
 
 

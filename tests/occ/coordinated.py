@@ -54,7 +54,7 @@ def question(txn: Transaction) -> Question:
     """What its writer asks for as it commits; it is seen no more for now."""
     txn.workspace.close_files()
     landing = txn._landing
-    entry, landing._asked = landing._entry(), True
+    entry, landing._asked = landing.entry(), True
     landing._prepared.append(entry)
     return Question(txn.session.log.next_slot, landing._request(entry))
 

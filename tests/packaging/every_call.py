@@ -117,6 +117,17 @@ def transactions(table: lakelatch.Table) -> None:
     table.transaction().abort()
 
 
+def several_tables(one: lakelatch.Table, other: lakelatch.Table) -> None:
+    with lakelatch.transaction(one, other, isolation="serializable", note={"job": "x"}) as txn:
+        assert_type(txn, lakelatch.SeveralTransaction)
+        assert_type(txn[one], lakelatch.Transaction)
+    result = lakelatch.run(lambda txn: txn[one].delete_all(), one, other, attempts=3)
+    print(result.commits)
+    cut = lakelatch.read_together(one, other)
+    assert_type(cut, lakelatch.Cut)
+    assert_type(cut.read(one, columns=["n"], where="n > 1"), lakelatch.Scan)
+
+
 def streams(table: lakelatch.Table) -> None:
     stream = table.stream("clicks", columns=["n"], ordering="at", on_delete="row", null="keep")
     assert_type(stream, lakelatch.TableStream)

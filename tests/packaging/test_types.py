@@ -27,7 +27,7 @@ OF_ENGINES = frozenset({
     "url", "writer", "writable", "store", "env", "session", "operation", "watcher", "workspace", "narrowed", "telling",
     "add", "announced", "begin_anew", "begin_slot", "claim", "claim_turn", "current", "drop_file_groups", "file_spec", "files",
     "fresh", "has_lock", "lost_already", "lost_on", "mark_lookup", "mark_scanned", "merge_on_conflict", "merges", "new_file",
-    "overwrites", "reads_complete", "require_open", "rewrite", "size_of", "staged", "written_schema",
+    "overwrites", "participant", "reads_complete", "require_open", "rewrite", "size_of", "staged", "written_schema",
 })  # fmt: skip
 
 

@@ -27,6 +27,9 @@ from lakelatch.testing.faults import At, Call, Crash, Fault, FaultStore, Pause
 def modules_needed(folder: str) -> list[str]:
     """What is imported by the work of the other jobs."""
     make(Path(folder))
+    for name in ("left", "right"):
+        make(Path(folder).with_name("several") / name)
+    pay(str(Path(folder).with_name("several")))
     change(folder)
     give_up(folder)
     clean(folder)
@@ -58,6 +61,38 @@ def change(
         if acknowledged:
             Path(acknowledged).touch()
     return _calls(store)
+
+
+def pay(
+    folder: str, acknowledged: str = "", killed: str = "", number: int | None = None, after: bool = False
+) -> dict[str, list[list[Any]]]:
+    """A transfer between two tables, killed at a call to one of them; returns the calls to each."""
+    stores = {
+        name: FaultStore(LocalStore(f"{folder}/{name}"), *(_crash(number, after) if name == killed else ()))
+        for name in ("left", "right")
+    }
+    left, right = (Table(store, writer="killed") for store in stores.values())
+    with left, right:
+        with lakelatch.transaction(left, right) as txn:
+            add(txn[left], "a", -5)
+            add(txn[right], "a", 5)
+        if acknowledged:
+            Path(acknowledged).touch()
+    return {name: _calls(store) for name, store in stores.items()}
+
+
+def transfer_until_killed(folder: str, seed: float) -> None:
+    """Transfers between two tables, one after the other."""
+    luck = random.Random(seed)
+    with lakelatch.open(f"{folder}/left") as left, lakelatch.open(f"{folder}/right") as right:
+
+        def work(txn: lakelatch.SeveralTransaction) -> None:
+            amount, part = luck.randint(1, 9), luck.choice("ab")
+            add(txn[left], part, -amount)
+            add(txn[right], part, amount)
+
+        while True:
+            lakelatch.run(work, left, right, attempts=1000)
 
 
 def give_up(folder: str, number: int | None = None, after: bool = False) -> list[list[Any]]:

@@ -64,7 +64,8 @@ PROTOCOL_STEPS = (
 )  # fmt: skip
 # Of coordinators; apart, so that the schedules of a seed without them stay what they were.
 COORDINATOR_STEPS = ("ask begin", "ask commit", "put begins", "put commits")
-ALL_STEPS = PROTOCOL_STEPS + COORDINATOR_STEPS
+SEVERAL_STEPS = ("put prepare",)
+ALL_STEPS = PROTOCOL_STEPS + COORDINATOR_STEPS + SEVERAL_STEPS
 
 
 def faults_of(step: str) -> tuple[str, ...]:
@@ -81,7 +82,7 @@ def faults_of(step: str) -> tuple[str, ...]:
 _WEIGHT = {
     "get log": 0.4, "list log": 0.4, "list marker": 0.5, "put commit": 2, "put completed": 2, "put rollback": 6,
     "put setting": 6, "put close": 4, "put open": 4, "put abort": 2, "lock renew": 4, "lock release": 2, "lock leave": 15,
-    "put commits": 4, "put begins": 2, "delete data": 2, "secure log": 4, "secure data": 4,
+    "put commits": 4, "put begins": 2, "delete data": 2, "secure log": 4, "secure data": 4, "put prepare": 4,
 }  # fmt: skip
 
 

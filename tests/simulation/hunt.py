@@ -25,6 +25,7 @@ from . import (
     mutants_of_neighbours,
     mutants_of_rebase,
     mutants_of_services,
+    mutants_of_several,
     mutants_of_signs,
     mutants_of_streams,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "mutants_of_neighbours",
     "mutants_of_rebase",
     "mutants_of_services",
+    "mutants_of_several",
     "mutants_of_signs",
     "mutants_of_streams",
 ]

@@ -82,7 +82,7 @@ def candidates_by_requested_time() -> Patches:
 
         return decide
 
-    return [method(Landing, "_decide", make)]
+    return [method(Landing, "decide", make)]
 
 
 @mutant()

@@ -87,7 +87,7 @@ def a_plan_is_executed_twice() -> Patches:
 
         return apply
 
-    decide = method(Landing, "_decide", _decide_an_ended_plan)
+    decide = method(Landing, "decide", _decide_an_ended_plan)
     return [method(Attempt, "require_in", _require_if_own), method(LogState, "apply", apply), decide]
 
 

@@ -132,7 +132,7 @@ def completion_time_from_the_beginning() -> Patches:
 
         return decide
 
-    return [method(Landing, "_decide", make)]
+    return [method(Landing, "decide", make)]
 
 
 @mutant()

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from .faults import COORDINATOR_STEPS, FAULTS, PROTOCOL_STEPS, faults_of
+from .faults import COORDINATOR_STEPS, FAULTS, PROTOCOL_STEPS, SEVERAL_STEPS, faults_of
 
 LOCKS = ("sim://first", "sim://second")
 NO_LOCK = "none://"
@@ -58,7 +58,8 @@ class Shape:
     ``strangers``: so many processes of another engine write beside ours (`strangers`).
     ``coordinators``: so many processes begin and commit for the writers that ask them (`coordinators`).
     ``at_once``: the instants of an entry are published in any order, and no reader of the timeline is judged meanwhile.
-    ``far``: the store is no local disk, so entries of the log are read ahead."""
+    ``far``: the store is no local disk, so entries of the log are read ahead.
+    ``tables``: with several it is a bank over so many (`bank`), of which some are now and then ``restores``."""
 
     seed: int
     writers: int = 2
@@ -90,6 +91,8 @@ class Shape:
     strangers: int = 0
     coordinators: int = 0
     at_once: bool = False
+    tables: int = 1
+    restores: bool = False
 
     @classmethod
     def of(cls, seed: int) -> Shape:
@@ -139,6 +142,30 @@ class Shape:
         crashes = shape.crashes + luck.choice((0, 2)) if faults else shape.crashes
         at_once = shape.far and luck.random() < 0.3
         return replace(shape, coordinators=luck.choice((1, 1, 2)), faults=faults, crashes=crashes, at_once=at_once)
+
+    def several(self) -> Shape:
+        """A bank over two or three tables; half of these schedules have faults where tables are prepared and settled."""
+        luck = random.Random(self.seed * 7919 + 9)
+        steps = (
+            luck.sample((*SEVERAL_STEPS, "put commit", "put rollback", "put abort"), 2) if luck.random() < 0.5 else ()
+        )
+        aimed = {f"{luck.choice(faults_of(step))} at {step}": luck.choice((0.05, 0.2)) for step in steps}
+        return replace(
+            Shape(self.seed),
+            tables=luck.choice((2, 2, 3)),
+            writers=luck.choice((2, 2, 3)),
+            transactions=self.transactions,
+            groups=luck.choice((1, 2)),
+            lock=luck.choice((NO_LOCK, LOCKS[0])),
+            faults=self.faults | aimed,
+            crashes=self.crashes + luck.choice((0, 1)),
+            skew_s=self.skew_s,
+            drift=self.drift,
+            epoch_slots=self.epoch_slots,
+            log_epochs=self.log_epochs,
+            far=self.far,
+            restores=luck.random() < 0.2,
+        )
 
     def beside(self) -> Shape:
         """Beside another engine, as far as its contract goes: with its clocks, and a lock that forgets nobody."""
@@ -220,6 +247,7 @@ class Shape:
             ("keepers", 0),
             ("readers", 0),
             ("strangers", 1 if self.strangers else 0),
+            ("tables", 2 if self.tables > 1 else 1),
             ("coordinators", 1 if self.coordinators else 0),
             ("threads", 1),
             ("transactions", 1),
@@ -245,6 +273,7 @@ class Shape:
             "log_epochs",
             "reserve",
             "far",
+            "restores",
             *(() if self.strangers else ("lock",)),
             "isolation",
             "mix",

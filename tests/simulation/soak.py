@@ -19,7 +19,7 @@ from threading import Event
 from .faults import ALL_STEPS, FAULTS, faults_of
 from .install import simulated
 from .shape import Shape
-from .world import World, run, words
+from .world import run, words, world_of
 
 BLOCK = 250
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -73,6 +73,7 @@ def tally(
     streams: bool = False,
     neighbours: bool = False,
     coordinated: bool = False,
+    several: bool = False,
 ) -> Tally:
     """Run the schedules of so many seeds. They go on after a failure, which is noted. The others: in all of them."""
     found, began = Tally(), time.process_time()
@@ -84,6 +85,7 @@ def tally(
                 shape = with_keepers(shape) if keepers else shape
                 shape = shape.beside() if neighbours else shape
                 shape = shape.coordinated() if coordinated else shape
+                shape = shape.several() if several else shape
                 try:
                     world = run(shape)
                 except Exception as e:
@@ -124,7 +126,7 @@ def fails(shape: Shape) -> bool:
 def story(shape: Shape) -> str:
     """The schedule as a timeline, with a column for each process, and how it ended."""
     with simulated():
-        world = World(shape, trace=True)
+        world = world_of(shape, trace=True)
         end = "nothing was wrong"
         try:
             world.run()
@@ -149,6 +151,7 @@ def main() -> int:
     parser.add_argument("--streams", action="store_true", help="a table with streams in every schedule")
     parser.add_argument("--neighbours", action="store_true", help="beside another engine in every schedule")
     parser.add_argument("--coordinated", action="store_true", help="with coordinators in every schedule")
+    parser.add_argument("--several", action="store_true", help="a bank over several tables in every schedule")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     given = parser.parse_args()
     first = int(time.time()) * 10_000 if given.seed is None else given.seed
@@ -167,6 +170,7 @@ def main() -> int:
             streams=given.streams,
             neighbours=given.neighbours,
             coordinated=given.coordinated,
+            several=given.several,
         )
         running = {pool.submit(block, next(blocks)) for _ in range(2 * given.processes)}
         while running:

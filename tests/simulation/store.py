@@ -155,8 +155,10 @@ class SimStore:
     ``far``: the library takes it for a store with long ways, and asks ahead.
     """
 
-    def __init__(self, objects: Objects, network: Network | None, *, far: bool = True) -> None:
-        self.url = "s3://sim/table" if far else "file:///sim/table"
+    beside: Callable[[str], SimStore]  # only where there are several tables
+
+    def __init__(self, objects: Objects, network: Network | None, *, far: bool = True, name: str = "table") -> None:
+        self.url = f"s3://sim/{name}" if far else f"file:///sim/{name}"
         self._objects, self._network = objects, network
 
     def uri(self, path: str) -> str:

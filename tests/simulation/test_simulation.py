@@ -25,6 +25,7 @@ from .world import World, run
 BLOCKS, SEEDS, STREAM_SEEDS = 14 if THOROUGH else 1, 300, 140 if THOROUGH else 50
 NEIGHBOUR_SEEDS = 400 if THOROUGH else 100
 COORDINATOR_SEEDS = 1000 if THOROUGH else 100
+SEVERAL_SEEDS = 2000 if THOROUGH else 100
 # Each of these has to be struck by every fault that can strike it. `soak` tells of all the others too (few leases live
 # long enough to be renewed).
 STEPS = (
@@ -48,6 +49,22 @@ def test_no_schedule_breaks_a_promise(number: int):
 def test_a_compaction_whose_events_a_restore_took_back_ends(seed: int):
     """It was told that a file is gone, and stayed pending for ever, with its file groups."""
     run(with_keepers(Shape.of(seed).streaming()))
+
+
+@functools.cache
+def bank_block() -> Tally:
+    return tally(0, SEVERAL_SEEDS, several=True)
+
+
+def test_no_schedule_over_several_tables_breaks_a_promise():
+    failed = bank_block().failed
+    assert not failed, f"{failed[0][1]}\n\n{story(shrunk(failed[0][0], seeds=50, seconds=20))}"
+    found = bank_block()
+    assert (
+        min(found.also[what] for what in ("prepared", "over several tables", "cuts read", "carried while prepared")) > 0
+    )
+    assert found.also["prepared"] > found.also["over several tables"], "none was prepared and then lost"
+    assert found.outcomes["committed"] > SEVERAL_SEEDS
 
 
 @functools.cache
@@ -193,6 +210,7 @@ def test_what_a_mutant_replaces_is_there(name: str):
         ),
         *("rows_that_others_changed_are_not_looked_at", "a_log_file_lies_where_its_transaction_began"),
         *("events_are_merged_by_requested_time", "what_lands_beside_a_plan_is_in_no_base_file"),
+        *("commits_go_behind_one_that_is_prepared", "a_cut_is_read_once"),
         *(name for name, each in MUTANTS.items() if each.patches.__module__ == mutants_of_neighbours.__name__),
     ],
 )

@@ -50,6 +50,7 @@ from lakelatch.testing import FakeEnvironment
 
 from ..occ.world import check_clean, check_history, check_published
 from . import row_tables, stream_tables
+from .bank import Bank
 from .batches import Sent, judge_batches
 from .begins import Asked, judge_begins
 from .coordinators import Coordinators
@@ -134,6 +135,11 @@ def _set_up(bodies: Bodies, settings: dict[str, Any]) -> Objects:
 @functools.cache
 def _merge_on_read(groups: int, lock: str, log_epochs: int) -> Objects:
     return _set_up(ground(groups).bodies, {"lock": lock, "log_epochs": log_epochs})
+
+
+def founded_with(shape: Shape, lock: str) -> tuple[Objects, State]:
+    """A table of the bank."""
+    return _founded(shape.groups, lock, shape.isolation, shape.log_epochs, False, None)
 
 
 def prepare() -> None:
@@ -629,10 +635,15 @@ def words(error: BaseException) -> str:
     return f"{type(error).__name__}: {error if str(error) else line}"
 
 
-def run(shape: Shape | int, *, trace: bool = False) -> World:
+def world_of(shape: Shape, *, trace: bool = False) -> World | Bank:
+    """What runs a schedule of that shape."""
+    return Bank(shape, trace=trace) if shape.tables > 1 else World(shape, trace=trace)
+
+
+def run(shape: Shape | int, *, trace: bool = False) -> World | Bank:
     """Run a schedule. On failure its shape and the world are added to the error."""
     with simulated():
-        world = World(Shape.of(shape) if isinstance(shape, int) else shape, trace=trace)
+        world = world_of(Shape.of(shape) if isinstance(shape, int) else shape, trace=trace)
         try:
             world.run()
         except BaseException as e:

@@ -375,3 +375,21 @@ def test_rows_are_computed_once_however_long_it_waits(
     assert ends.seen == 1
     assert counted.value == 2
     assert held(table) == {"ada": 7, "ben": 8}
+
+
+# --- several tables ----------------------------------------------------------------------------------------------
+
+
+def test_one_transaction_over_two_tables_takes_data_frames_too(make: Callable[..., Any], spark: Any) -> None:
+    orders, stock = make("orders"), make("stock")
+    orders.upsert(rows(spark, a=("sf", 1)))
+    stock.upsert(rows(spark, a=("sf", 9), b=("la", 9)))
+    with lakelatch.transaction(orders.table, stock.table) as txn:
+        assert orders.within(txn).read(filter="n = 1").count() == 1
+        orders.within(txn).upsert(rows(spark, b=("la", 1)))
+        stock.within(txn).update_where("id = 'b'", {"n": lakelatch.sql("n - 1")})
+        stock.upsert(rows(spark, b=("la", 5)))  # another job: what is in its way is merged again
+    assert held(orders) == {"a": 1, "b": 1}
+    assert held(stock) == {"a": 9, "b": 4}
+    with lakelatch.transaction(orders.table, stock.table) as txn, pytest.raises(InputError, match="no table of this"):
+        make("third").within(txn)

@@ -19,7 +19,7 @@ from lakelatch.errors import TableNotFoundError, UnsupportedTableError
 from lakelatch.hudi.timeline.commit_metadata import CommitMetadata, WriteStat, decode_commit, encode_commit
 from lakelatch.occ.check.check import check
 from lakelatch.occ.check.findings import KINDS, Findings
-from lakelatch.occ.entries.entries import Setting
+from lakelatch.occ.entries.entries import End, Prepare, Setting
 from lakelatch.occ.entries.key_ranges import encode_ranges, ranges_path
 from lakelatch.storage import open_store
 from lakelatch.streams import Stream
@@ -132,6 +132,23 @@ def cut(path: Path, share: float = 0.5) -> None:
 
 def set_column(table: pa.Table, name: str, value: str) -> pa.Table:
     return table.set_column(table.column_names.index(name), name, pa.array([value] * table.num_rows))
+
+
+def prepare(table: Copy, *, ended: bool = False) -> None:
+    """A commit over several tables, of which a copy of this one is the home that has committed."""
+    home = table.root.with_name("home")
+    shutil.copytree(table.root, home)
+    decided = json.loads([each for each in table.slots if b'"kind":"commit"' in each.read_bytes()][-1].read_text())
+    with lakelatch.open(str(table.root)) as handle, handle.transaction("upsert") as txn:
+        entry = txn._landing.entry()
+        mine = replace(
+            entry, completion=entry.instant, several=(("file:///a", txn.instant), (f"file://{home}", decided["T"]))
+        )
+        handle.session.log.append(lambda _: Prepare(mine))
+        if ended:
+            handle.session.log.append(lambda _: End("rollback", txn.instant, "nobody", "for the test"), settles=True)
+            handle.session.cleaner.sweep(txn.instant)
+        txn._attempt.over("left")
 
 
 def insert_again(table: Copy) -> None:
@@ -334,6 +351,8 @@ DAMAGES = {
         lambda t: t.put(f".hoodie/timeline/{FAR_AHEAD}_{FAR_AHEAD[:-1]}1.commit", EMPTY_COMMIT),
         {"instant-ahead"},
     ),
+    "several-differs": (lambda t: prepare(t, ended=True), set()),
+    "prepared": (prepare, set()),
     "stranger-in-streams": (merge_events_by_another, {"instant-ahead", "bucket-twice"}),
     "markers-of-ended": (lambda t: t.put(f".hoodie/.temp/{t.aborted}/{PARTITION}/a_b_c.parquet.marker.CREATE"), set()),
     "heartbeat-of-ended": (lambda t: t.put(f".hoodie/.heartbeat/{t.commits[-1].name[:17]}"), set()),

@@ -495,7 +495,7 @@ def test_a_writer_that_dies_in_a_round_leaves_nothing(world, dies):
             deleted = a.store.delete
             patch.setattr(a.store, "delete", lambda path: die() if path.endswith("inflight") else deleted(path))
         elif dies == "merged":
-            patch.setattr(ours._landing, "_drop_unfinished", lambda: die() if ours.workspace.rebase.round else None)
+            patch.setattr(ours._landing, "drop_unfinished", lambda: die() if ours.workspace.rebase.round else None)
         else:
             patch.setattr(a.table.session.cleaner, "sweep_landed", die)
         with pytest.raises(Dies):
@@ -536,9 +536,9 @@ def test_a_late_task_of_an_earlier_round_cannot_bring_its_file_back(world):
             writer.write(rows("a", {"a0": 5}))
         return publish(*args)
 
-    publish = ours._landing._publish
+    publish = ours._landing.publish
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ours._landing, "_publish", late)
+        patch.setattr(ours._landing, "publish", late)
         ours.commit()
     end_sound(world, BEGUN | {"a0": 5, "a1": 7})
 

@@ -192,8 +192,8 @@ def test_a_file_that_a_later_write_supersedes_is_gone_with_its_marker_and_in_no_
         assert not (world.folder / first.path).exists()
         return log_publish(*args)
 
-    log_publish = txn._landing._publish
-    txn._landing._publish = publish
+    log_publish = txn._landing.publish
+    txn._landing.publish = publish
     txn.commit()
     assert sorted(landing) == sorted(stat.path for stat in txn.files)
     (commit,) = [each for each in writes(table) if each.instant == txn.instant]

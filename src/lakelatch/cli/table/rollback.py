@@ -80,7 +80,7 @@ def _one(table: Table, instant: str, *, force: bool, yes: bool) -> list[str]:
     else:
         _refuse_the_living(table, begin)
         reason = "its heartbeat stopped"
-    if not table.session.cleaner.roll_back(begin, reason=reason):
+    if not table.session.cleaner.roll_back(begin, reason=reason, without_home=force):
         raise _not_open(table, instant)
     return [instant]
 
