@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Prints how long each stage took.
 STAGES := $(BIN)/python scripts/at_once.py
 
-.PHONY: help venv announce demo demo-cluster demo-streams demo-neighbours test test-fast thorough test-spark test-jvm extras matrix-spark soak mutants lint types bench bench-docs docs dist clean
+.PHONY: help venv announce demo demo-cluster demo-streams demo-neighbours test test-fast thorough test-spark test-jvm extras matrix-spark soak weather mutants lint types bench bench-docs docs dist clean
 
 help:
 	@echo "make demo       many writers, one table, one killed, all checked (ARGS=\"--writers 8 --rows 50000 --seed 7\")"
@@ -80,7 +80,7 @@ thorough: venv
 # Spark and the JVM: each looks only into the folders that have such tests (tests/test_lanes.py sees to that); those on
 # a cluster mostly wait.
 LOCKS := tests/locks tests/cli/test_locks.py
-SERVERS := tests/process tests/server tests/storage tests/occ/scan/test_scan.py tests/occ/table/test_requests.py tests/occ/landing/test_coordinator.py
+SERVERS := tests/process tests/server tests/storage tests/weather tests/occ/scan/test_scan.py tests/occ/table/test_requests.py tests/occ/landing/test_coordinator.py
 PURE := -m "not spark and not jvm" -p no:cacheprovider
 WAITING := 'locks: $(PYTEST) $(PURE) $(LOCKS)' 'servers: $(PYTEST) $(PURE) $(SERVERS)'
 OCC := 'occ: $(NICE) $(PYTEST) $(PURE) $(addprefix --ignore=,$(SERVERS)) tests/occ'
@@ -123,6 +123,11 @@ soak: venv
 	$(BIN)/python -m tests.fuzz $(SECONDS)
 	@scripts/ensure_tools.sh java
 	$(BIN)/python -m tests.differential $(STORIES) --spark 10 $(if $(SEED),--seed $(SEED))
+
+# Network namespaces, so as root on Linux. docs/simulation.md.
+weather: venv
+	@scripts/ensure_tools.sh all
+	$(BIN)/python -m tests.weather --seconds $(or $(WEATHER),120) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 mutants: venv
 	$(BIN)/python -m tests.simulation.hunt

@@ -1,3 +1,11 @@
+"""Weather: real servers and writers on hosts of their own, whose network, clocks, disks and processes fail by a seed.
+
+    python -m tests.weather --seconds 120 --seed 1 [--lock redis|zookeeper|file|store] [--store s3|disk] [--page FILE]
+
+`hosts` makes the hosts, `servers` the servers, `writer` is a process that writes, `faults` what befalls them, `judge` says
+what held, and `page` draws it.
+"""
+
 from __future__ import annotations
 
 import argparse
@@ -6,14 +14,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from . import __doc__ as about
 from .hosts import unavailable
 from .page import page
 from .run import LOCKS, STORES, Weather
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--seconds", type=float, default=120.0, help="of weather; the calm after it takes half a minute"
     )

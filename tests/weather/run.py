@@ -24,7 +24,6 @@ from .table import LEASE_S
 LOCKS = ("zookeeper", "redis", "default")
 STORES = ("disk", "s3")
 _DISK_MB = 400
-_CALM_S = 30.0  # without faults at the end, so that all that is owed can be seen
 _END_S = 300.0
 
 
@@ -87,8 +86,9 @@ class Weather:
         events: what writers said, in the order of arrival.
     """
 
-    def __init__(self, folder: Path, *, lock: str, store: str, writers: int, seed: int) -> None:
+    def __init__(self, folder: Path, *, lock: str, store: str, writers: int, seed: int, calm_s: float = 30.0) -> None:
         self.folder, self.seed, self.on_s3 = folder, seed, store == "s3"
+        self._calm_s = calm_s  # without faults at the end, so that all that is owed can be seen
         self.disk, self.events = folder / "disk", list[dict[str, Any]]()
         self.environment = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": KEY, "AWS_REGION": "us-east-1",
                             "AWS_ALLOW_HTTP": "true", "PYTHONPATH": os.getcwd(), "OMP_NUM_THREADS": "1"}  # fmt: skip
@@ -142,7 +142,7 @@ class Weather:
                 next_at = now + luck.uniform(1.0, 8.0)
             time.sleep(0.05)  # the pace at which faults begin and end
         calm = time.monotonic()
-        time.sleep(_CALM_S)
+        time.sleep(self._calm_s)
         for each in self.writers:
             each.kill()
         ended = time.monotonic()
