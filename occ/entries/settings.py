@@ -119,7 +119,13 @@ def _word(
     within = among.__contains__ if among else within
     bounds = bounds or f"one of {', '.join(among)}"
     return _setting(
-        default, told, lambda value: isinstance(value, str) and encodable(value), "a word", str, within, bounds
+        default,
+        told,
+        lambda value: isinstance(value, str) and encodable(value),
+        "a word that UTF-8 can hold",
+        str,
+        within,
+        bounds,
     )
 
 

@@ -101,9 +101,8 @@ def test_a_coordinator_is_shown_with_its_batches_and_rates(table: lakelatch.Tabl
             for value in (1, 2):
                 writer.upsert(rows(value))
         comes_true(page, "/begun[1-9]/.test(document.getElementById('coordinator').textContent)")
-        told = page.locator("#coordinator").inner_text()
-        assert "In one entry" in told
-        assert "0 questions waiting, 0 commits not on the timeline yet" in told
+        page.locator("#coordinator").get_by_text("0 questions waiting, 0 commits not on the timeline yet").wait_for()
+        assert "In one entry" in page.locator("#coordinator").inner_text()
         page.close()
 
 
