@@ -505,7 +505,8 @@ def _refuse_conditions(checks: Iterable[str]) -> None:
 def _refuse_types(values: Mapping[str, Any]) -> None:
     for name, value in values.items():
         if not _DECLARED[name].fits(value):
-            raise ConfigError(f"{name} is {brief(value)}, must be {_DECLARED[name].wanted}", setting=name)
+            held = " that UTF-8 can hold" if isinstance(value, str) and not encodable(value) else ""
+            raise ConfigError(f"{name} is {brief(value)}, must be {_DECLARED[name].wanted}{held}", setting=name)
 
 
 @functools.lru_cache(maxsize=64)  # asked several times for each commit
