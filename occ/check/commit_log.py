@@ -159,7 +159,7 @@ class _Reader:
                     report.commits = [each for each in report.commits if each not in state.newest]
                     report.outcome.update(dict.fromkeys((each.instant for each in state.newest), "lost"))
                 report.newest_from = entry.slot
-            case Begin() if entry.instant <= state.top:
+            case Begin() if entry.instant <= state.top and not entry.foreign:
                 self._add(
                     "log-order", path, f"{path} begins {entry.instant}, which is not later than {state.top} before it"
                 )

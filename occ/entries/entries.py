@@ -89,6 +89,7 @@ class Begin(_Entry):
     ``plan``: the work of a table service that any process may execute (`service_content.held`). A plan has no heartbeat
     until it is executed, and silence does not end it, unless its maker ``executes`` it at once: then it lives as
     long as an executor does. ``planned_at`` is the slot that the plan was computed at.
+    ``foreign``: the plan is another engine's, and has its T, which may be smaller than times before the entry.
     ``reserved``: its reservation while it is open. ``first``: slot of the first attempt, if that is another one.
     ``asked``: the id of its requests to be begun by others, if it made any (`BeginRequest`).
     """
@@ -105,6 +106,7 @@ class Begin(_Entry):
     plan: Annotated[dict[str, Any] | None, Stored(maybe(is_content))] = None
     planned_at: Annotated[int, Stored(is_number, beside="plan")] = -1
     executes: Annotated[bool, Stored(is_flag)] = False
+    foreign: Annotated[bool, Stored(is_flag)] = False
     first: Annotated[int | None, Stored(maybe(is_number), by_others=True)] = None
     asked: Annotated[str, Stored(or_empty(is_asked))] = ""
     reserved: Annotated[

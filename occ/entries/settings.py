@@ -119,7 +119,13 @@ def _word(
     within = among.__contains__ if among else within
     bounds = bounds or f"one of {', '.join(among)}"
     return _setting(
-        default, told, lambda value: isinstance(value, str) and encodable(value), "a word", str, within, bounds
+        default,
+        told,
+        lambda value: isinstance(value, str) and encodable(value),
+        "a word that UTF-8 can hold",
+        str,
+        within,
+        bounds,
     )
 
 
@@ -499,7 +505,8 @@ def _refuse_conditions(checks: Iterable[str]) -> None:
 def _refuse_types(values: Mapping[str, Any]) -> None:
     for name, value in values.items():
         if not _DECLARED[name].fits(value):
-            raise ConfigError(f"{name} is {brief(value)}, must be {_DECLARED[name].wanted}", setting=name)
+            held = " that UTF-8 can hold" if isinstance(value, str) and not encodable(value) else ""
+            raise ConfigError(f"{name} is {brief(value)}, must be {_DECLARED[name].wanted}{held}", setting=name)
 
 
 @functools.lru_cache(maxsize=64)  # asked several times for each commit

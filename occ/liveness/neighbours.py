@@ -105,8 +105,10 @@ class NeighboursAtWork:
         self._plans = {each: self._plans.get(each) or self._planned(plan) for each, plan in planned.items()}
         if clustered := next((each for each, named in self._plans.items() if not named.isdisjoint(groups)), None):
             return planned[clustered]
-        inflight = {each.requested for each in waiting if each.state == "inflight"}
-        found = (each for each in waiting if each.requested < instant and each.requested not in inflight)
+        # A plan was made under the lock, of all that had been committed.
+        writers = [each for each in waiting if each.action not in COMPLETED_AS]
+        inflight = {each.requested for each in writers if each.state == "inflight"}
+        found = (each for each in writers if each.requested < instant and each.requested not in inflight)
         return next((each for each in found if self._is_younger(each, READS_S)), None)
 
     def _planned(self, plan: Instant) -> frozenset[FileGroupId]:

@@ -45,6 +45,7 @@ from ..log import Follower, LogState, commits_since, plain_metadata_of
 from ..session import undisturbed
 from . import archive, compaction, log_compaction
 from .execution import Execution, end_plan
+from .foreign_plans import taken_over
 from .parts import Runner, one_by_one
 from .planned_service import Find, PlannedService
 from .registry import SERVICES, is_decided
@@ -273,7 +274,7 @@ def execute(session: Session, instant: str, report: Reporter | None = None, runn
         ConflictError: a later commit conflicts with the plan, which can never commit; it has been cancelled.
         RolledBackError: the plan was cancelled meanwhile.
     """
-    begin = _plan(session, instant)
+    begin = _plan(session, instant, theirs=True)
     # Again or for the first time: the scheduler may have died between the log entry and the instant.
     announce(session, begin)
     assert begin.plan is not None
@@ -311,8 +312,11 @@ def cancel(session: Session, instant: str, *, reason: str = "asked to") -> bool:
     return end_plan(session, plan, reason)
 
 
-def _plan(session: Session, instant: str) -> Begin:
+def _plan(session: Session, instant: str, *, theirs: bool = False) -> Begin:
+    """Return the plan; with ``theirs`` also one of another engine, which is ours then."""
     begin = session.log.catch_up().open.get(instant)
+    if begin is None and theirs:
+        begin = taken_over(session, instant)
     if begin is not None and begin.plan is not None:
         return begin
     words = {"commit": "it has been executed", "abort": "it was cancelled", "rollback": "it was cancelled"}

@@ -1241,6 +1241,8 @@ class Table:
     ) -> Executed:
         """Execute a pending plan of any process. Several may at once: one commits, and all return its result.
 
+        With neighbours also a compaction or clustering that another engine has planned and does not execute.
+
         Args:
             instant: T of the plan.
             progress: called with a `Progress` for each part; the plan stays if it raises.

@@ -139,6 +139,8 @@ def service(spark: SparkSession, request: dict) -> DataFrame:
             "clustering": lambda: planned(client.scheduleClustering, client.cluster),
             "clean": client.clean,
             "archival": client.archive,
+            "plan of a compaction": lambda: client.scheduleCompaction(nothing),
+            "plan of a clustering": lambda: client.scheduleClustering(nothing),
             "savepoint": lambda: client.savepoint(request["instant"], "tests", ""),
             "restore": restored,
         }[request["service"]]()

@@ -72,7 +72,8 @@ class Shared:
 
     def sound(self) -> None:
         # Hadoop's local file system leaves checksums of files that it has deleted.
-        assert [each for each in check(self.table.store, deep=True).findings if each.kind != "other-files"] == []
+        found = [each for each in check(self.table.store, deep=True).findings if each.kind != "other-files"]
+        assert found == [], found
 
 
 def row(who: str, part: str, number: int, value: int) -> Row:

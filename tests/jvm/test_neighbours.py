@@ -156,6 +156,36 @@ def test_the_jvm_goes_on_beside_table_services_of_ours(tmp_path: Path, kind: str
     table.close()
 
 
+@pytest.mark.parametrize("service", ["compaction", "clustering"])
+def test_a_plan_of_the_jvm_is_executed_by_ours(tmp_path: Path, service: str) -> None:
+    shared = Shared(tmp_path, **KINDS["merge-on-read, simple index"])
+    shared.options["hoodie.compact.inline"] = "false"
+    table = shared.table
+    table.upsert([row("p", part, 0, 1) for part in "ab"])
+    request = {
+        "kind": "service",
+        "service": f"plan of a {service}",
+        "path": str(shared.path),
+        "name": table.config.name,
+    }
+    (answer,) = ask_jvm([request | {"schema": table.config.create_schema, "options": shared.options}], tmp_path)
+    assert "rows" in answer, answer["error"]
+    (planned,) = [each for each in table.timeline().pending if each.action == service]
+    expected = shared.agreed()
+    if service == "compaction":  # later log files belong to the base file that it will write
+        table.upsert([row("p", "a", 1, 2)])
+        expected |= {"p1a": 2}
+    done = table.execute(planned.requested)
+    assert done.mine
+    assert [each.action for each in table.timeline().pending] == []
+    assert shared.agreed() == expected
+    answer = shared.jvm([row("j", part, 1, 3) for part in "ab"])
+    assert "rows" in answer, answer["error"]
+    assert shared.agreed() == expected | {"j1a": 3, "j1b": 3}
+    shared.sound()
+    table.close()
+
+
 @pytest.mark.parametrize("kind", some(["copy-on-write, simple index", "merge-on-read, simple index"], 2))
 def test_a_restore_of_the_jvm_is_imported(tmp_path: Path, kind: str) -> None:
     shared = Shared(tmp_path, **KINDS[kind])

@@ -101,9 +101,8 @@ def test_a_coordinator_is_shown_with_its_batches_and_rates(table: lakelatch.Tabl
             for value in (1, 2):
                 writer.upsert(rows(value))
         comes_true(page, "/begun[1-9]/.test(document.getElementById('coordinator').textContent)")
-        told = page.locator("#coordinator").inner_text()
-        assert "In one entry" in told
-        assert "0 questions waiting, 0 commits not on the timeline yet" in told
+        page.locator("#coordinator").get_by_text("0 questions waiting, 0 commits not on the timeline yet").wait_for()
+        assert "In one entry" in page.locator("#coordinator").inner_text()
         page.close()
 
 
@@ -136,6 +135,20 @@ def test_a_change_is_shown_while_one_looks(table: lakelatch.Table, url: str, vis
         page.locator("#open").get_by_role("button", name=txn.instant).wait_for()
     page.wait_for_selector(f"#s{txn.instant} .landed.body")
     comes_true(page, "document.getElementById('open').textContent.includes('No transaction is open')")
+
+
+def test_a_transaction_over_several_tables_names_them_in_its_lane(table: lakelatch.Table, url: str, visit, tmp_path):
+    partner = lakelatch.create(str(tmp_path / "stock"), record_key="id", schema="id string, n bigint")
+    with lakelatch.transaction(table, partner) as txn:
+        txn[table].upsert([{"id": "k0", "origin": "JFK", "v": 1}])
+        txn[partner].upsert([{"id": "k0", "n": 1}])
+    here, there = (each.timeline().commits[-1].requested for each in (table, partner))
+    page = visit(url)
+    page.wait_for_selector(f"#s{here} .partners")
+    page.locator("#newest").get_by_text(f"one transaction: {here} of {table.url}, {there} of {partner.url}").wait_for()
+    page.locator("#newest").get_by_role("button", name=here).first.click()
+    page.locator("#why-body").get_by_text(f"part of one transaction with {there} of {partner.url}").wait_for()
+    partner.close()
 
 
 def test_merged_again_reserved_planned_and_held_are_all_shown(table: lakelatch.Table, url: str, visit):

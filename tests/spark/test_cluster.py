@@ -144,7 +144,7 @@ def bare(tmp_path: Path) -> str:
 def test_a_worker_without_the_package_says_so_and_runs_with_the_archive(stage: Stage, bare: str) -> None:
     place = stage.create("bare")
     out, said = stage.done(place, "plain+insert", python=bare)
-    assert out.startswith("plain+insert ConfigError the Python of worker ")
+    assert out.startswith(f"plain+insert ConfigError {place['url']}: the Python of worker ")
     assert "has no module 'lakelatch'; nothing was written by this task. Install one version" in out, said
     stage.judge(place, [])
 

@@ -182,5 +182,6 @@ def span_json(span: Span) -> dict[str, Any]:
         "attempt": span.attempt,
         "wasted_s": span.wasted_s,
         "service": span.service,
+        "partners": list(span.partners),
         "exact": span.exact,
     }

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ..conflict import INGESTION, kind_of
 from ..hudi.timeline import COMMIT_ACTIONS, Instant, to_epoch_ms
-from ..occ.entries import Begin, Commit, End, LogEntry, Open
+from ..occ.entries import Begin, Commit, End, LogEntry, Open, Prepare
 from ..occ.log import LogState
 
 SPANS_MAX = 250_000
@@ -35,6 +35,7 @@ class Span:
         winner: T of the transaction that it lost against.
         age: shared by all attempts of one piece of work; ``attempt`` counts them from 1.
         service: True if it rearranges or removes files, and changes no row.
+        partners: the tables of its transaction, as "T of URL", if it is one over several.
         exact: False if its end is only known not to be earlier.
     """
 
@@ -52,6 +53,7 @@ class Span:
     attempt: int = 1
     wasted_s: float = 0.0
     service: bool = False
+    partners: tuple[str, ...] = ()
     exact: bool = True
 
 
@@ -83,6 +85,8 @@ class Ledger:
                 span = self._begin(entry)
             case Commit() if entry.instant in self.state.open:
                 span = self._commit(entry)
+            case Prepare() if (span := self.spans.get(entry.instant)) is not None:
+                span.partners = _partners(entry.commit)
             case End() if entry.instant in self.state.open:
                 span = self._end(entry, seen_ms)
             case Open():
@@ -145,7 +149,7 @@ class Ledger:
         begin = self.state.open[entry.instant]
         merged = entry.action == "replacecommit" and begin.action != "replacecommit"
         self._close(span, "merged" if merged else "landed", to_epoch_ms(entry.completion))
-        span.completion = entry.completion
+        span.completion, span.partners = entry.completion, _partners(entry)
         if entry.restores:
             for name in entry.undone:
                 if gone := self.spans.get(name.partition("_")[0]):
@@ -187,3 +191,7 @@ class Ledger:
         self.lanes = defaultdict(list, {writer: lane for writer, lane in lanes.items() if lane})
         works = {(span.age, span.writer) for span in self.spans.values()}
         self._attempts = {work: count for work, count in self._attempts.items() if work in works}
+
+
+def _partners(commit: Commit) -> tuple[str, ...]:
+    return tuple(f"{each.instant} of {each.url}" for each in commit.several)

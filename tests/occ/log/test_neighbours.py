@@ -692,6 +692,42 @@ def test_ours_does_not_land_in_a_file_group_that_a_neighbour_clusters(beside, fi
     sound(beside)
 
 
+def test_a_plan_of_a_neighbour_is_executed_by_ours_unless_it_executes_it_itself(beside):
+    a = beside.writer("A")
+    a.add("a")
+    planned = later(a)
+    clustering(beside, planned, "part=a")
+    a.env.advance(1.0)
+    with pytest.raises(InputError, match=f"the plan {planned} of another engine is executed there; nothing was begun"):
+        a.table.execute(planned)
+    (beside.folder / TIMELINE / f"{planned}.clustering.inflight").unlink()
+    for each in beside.folder.glob(f"part=a/*{planned}.parquet"):
+        each.unlink()  # of its execution
+    a.add("b")
+    assert a.table.execute(planned).mine
+    assert beside.content() == BEGUN | {"a0": 1, "a1": 1, "b0": 1, "b1": 1}
+    with pytest.raises(InputError, match="it has been executed"):
+        a.table.execute(planned)
+    a.add("a")
+    sound(beside)
+
+
+def test_a_plan_of_a_neighbour_that_is_older_than_the_log_is_left_to_it(tmp_path):
+    world = World(tmp_path / "table", lock=f"file://{tmp_path}/lock?jvm=lock", neighbours="hudi")
+    a = world.writer("A", epoch_slots=6)
+    planned = later(a)
+    clustering(world, planned, "part=a")
+    (world.folder / TIMELINE / f"{planned}.clustering.inflight").unlink()
+    epoch = a.table.session.log.epoch
+    while a.table.session.log.epoch == epoch:
+        a.env.advance(1.0)
+        a.add("b")
+    a.add("b")
+    with pytest.raises(InputError, match=f"clustering {planned} of another engine is older than .* run it there"):
+        a.table.execute(planned)
+    world.close()
+
+
 def test_the_batch_before_a_restore_of_a_neighbour_is_the_newest_again(beside):
     a = beside.writer("A")
 

@@ -22,7 +22,7 @@ from .test_merge_rules import Row
 LENGTH = 3
 CUTS = [[n for n in range(1, LENGTH) if cuts & 1 << n - 1] for cuts in range(2 ** (LENGTH - 1))]
 LISTS = ("collect_list(3)", "collect_set(3)", "top_n(2)")
-IN_ORDER = ("first", "first_non_null", "collect_list(3)")  # refused where rows may come late
+IN_ORDER = ("first", "first_non_null", "collect_list(3)", "merge_map")  # refused where rows may come late
 TIMES = [1, 2, 3]
 
 
@@ -32,6 +32,8 @@ def columns_of(ordering: bool) -> dict[str, str]:
 
 
 def kind_of(spec: str) -> pa.DataType:
+    if spec == "merge_map":
+        return pa.map_(pa.string(), pa.int64())
     return pa.bool_() if spec.startswith("bool") else pa.list_(pa.int64()) if spec in LISTS else pa.int64()
 
 
@@ -42,7 +44,9 @@ def stories(columns: dict[str, str], times: list[float]) -> list[list[Row]]:
         for step, (at, null) in enumerate(told, 2):
             row: Row = {"id": f"k{number}", "at": at, "plain": step}
             for name, spec in columns.items():
-                value = step > 2 if spec.startswith("bool") else [step] if spec in LISTS else step
+                value: Any = step > 2 if spec.startswith("bool") else [step] if spec in LISTS else step
+                if spec == "merge_map":
+                    value = [(str(step % 2), step)]  # the third replaces the first
                 row[name] = None if null else value
             rows.append(row)
         found.append(rows)

@@ -190,7 +190,7 @@
   }
   function showNewest(instants) {
     fill($("newest"), table("", ["Transaction", "What", "Outcome", "Took#", "Lost against, why"], instants.map((each) => [
-      link(each.instant), each.operation.toLowerCase() + " by " + each.writer + (each.attempt > 1 ? ", attempt " + each.attempt : ""), mark(each.outcome),
+      link(each.instant), each.operation.toLowerCase() + " by " + each.writer + (each.attempt > 1 ? ", attempt " + each.attempt : "") + (each.partners.length ? "; one transaction: " + each.partners.join(", ") : ""), mark(each.outcome),
       each.end_ms === null ? "–" : (each.exact ? "" : "≥ ") + seconds((each.end_ms - each.begin_ms) / 1000),
       [each.winner ? link(each.winner) : null, each.winner ? " " : null, each.reason]]), "Nothing has happened to this table yet."));
   }
@@ -306,7 +306,8 @@
       const y = top + n * ROW, name = kind(span.outcome) + (span.service ? " service" : "");
       const made = draw("g", { class: "span", id: "s" + span.instant },
         draw("rect", { class: "body " + name, x: from, y: span.service ? y + 3 : y, width: Math.max(to - from, 2), height: span.service ? BAR - 6 : BAR, rx: 2 }),
-        glyph(span.outcome, Math.min(to, f.width - f.right), y + BAR / 2, 4));
+        glyph(span.outcome, Math.min(to, f.width - f.right), y + BAR / 2, 4),
+        span.partners.length ? draw("rect", { class: "partners", x: from, y: y - 3, width: Math.max(to - from, 6), height: 2 }) : null);
       made.span = span;
       into.append(made);
       places.set(span.instant, { end: to, y: y + BAR / 2, x: from });
@@ -452,7 +453,8 @@
   function words(span) {
     const took = span.end_ms === null ? ", open" : ", took " + (span.exact ? "" : "at least ") + seconds((span.end_ms - span.begin_ms) / 1000);
     return `${span.instant} ${span.operation.toLowerCase()} by ${span.writer}: ${span.outcome}${took}`
-      + (span.attempt > 1 ? `, attempt ${span.attempt}` : "") + (span.winner ? `, lost against ${span.winner}` : "") + (span.reason ? `: ${span.reason}` : "");
+      + (span.attempt > 1 ? `, attempt ${span.attempt}` : "") + (span.winner ? `, lost against ${span.winner}` : "") + (span.reason ? `: ${span.reason}` : "")
+      + (span.partners.length ? `; one transaction: ${span.partners.join(", ")}` : "");
   }
 
   // --- why ----------------------------------------------------------------------------------------------------
