@@ -75,6 +75,7 @@ class SparkTable(Writing):
         Raises:
             InputError: the table is none of the transaction's.
         """
+        self.table.session.require_open()
         return SparkTransaction(self.spark, self.table, txn[self.table], self._sizes, self._reads)
 
     # Streams -----------------------------------------------------------------------------------------------------
