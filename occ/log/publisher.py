@@ -296,12 +296,30 @@ class Publisher:
     def take_back(self, undone: Iterable[Instant]) -> None:
         """Remove these instants from the timeline."""
         for instant in undone:
-            actions = [action for action, completed in COMPLETED_AS.items() if completed == instant.action]
-            for action in (instant.action, *actions):
-                for state in ("requested", "inflight"):
-                    self._take_away(file_name(Instant(instant.requested, action, state)))
+            self._take_pending_away(instant)
             # Last, because a retry finds what is to be removed by this name.
             self._take_away(file_name(instant))
+
+    def take_archived(self, instants: Iterable[Instant], *, pause_s: float) -> None:
+        """Remove these instants from the timeline, the pending files of all first, and a pause before the completed ones.
+
+        t=0  a JVM lists the timeline; it has come to T.commit.inflight, and not yet to T_C.commit
+        t=1  an archival deletes both
+        t=2  the JVM finds a pending instant that is not completed: it rolls it back, with its files
+        """
+        gone = list(instants)
+        for each in gone:
+            self._take_pending_away(each)
+        if gone and pause_s:
+            self._env.sleep(pause_s)
+        for each in gone:
+            self._take_away(file_name(each))
+
+    def _take_pending_away(self, instant: Instant) -> None:
+        actions = [action for action, completed in COMPLETED_AS.items() if completed == instant.action]
+        for action in (instant.action, *actions):
+            for state in ("requested", "inflight"):
+                self._take_away(file_name(Instant(instant.requested, action, state)))
 
     def _take_away(self, name: str) -> None:
         for _ in self._tries():

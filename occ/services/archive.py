@@ -13,7 +13,7 @@ and of transactions that never committed must be gone: ours are swept, and at th
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 KEEP_MIN, KEEP_MAX = 20, 30
 # Bounds of one plan: it is one log entry, and its instants are in memory together.
 _INSTANTS_MAX, _BYTES_MAX = 500, 32 << 20
+_LISTING_S = 1.0  # longer than another engine lists the timeline
 # As in Hudi: restores and savepoints stay until they are deleted.
 _GOES = COMMIT_ACTIONS | {"clean", "rollback"}
 
@@ -208,7 +209,7 @@ def run(execution: Execution) -> None:
         execution.check()
         session.history.add(rows)
     execution.check()
-    Publisher(session.store, session.env, session.config.timeline_folder).take_back(instants)
+    _take_away(session, instants)
     execution.report.add(len(instants))
 
 
@@ -278,8 +279,13 @@ def take_archived_away(session: Session) -> int:
         late += [each for each in below if each.requested not in still]
     if gone:
         _secure_deletions(session)
-    Publisher(session.store, session.env, session.config.timeline_folder).take_back([*gone, *late])
+    _take_away(session, [*gone, *late])
     return len(gone) + len(late)
+
+
+def _take_away(session: Session, instants: Sequence[Instant]) -> None:
+    publisher = Publisher(session.store, session.env, session.config.timeline_folder)
+    publisher.take_archived(instants, pause_s=_LISTING_S if session.settings.timeline_first else 0.0)
 
 
 SERVICE = PlannedService("archive", service_operation("archive", "ARCHIVE"), run, decided=True)

@@ -58,6 +58,7 @@ class Shared:
     def agreed(self) -> dict[str, int]:
         """All rows, as ours, hudi-rs and the JVM read them."""
         (answer,) = ask_jvm([{"kind": "snapshot", "path": str(self.path)}], self.folder)
+        self.table.session.log.look(now=True)  # a reader's handle may be a second old
         with lakelatch.open(str(self.path)) as fresh:
             told = [
                 self.table.read().to_arrow().to_pylist(),

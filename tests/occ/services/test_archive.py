@@ -54,6 +54,29 @@ def test_the_history_is_looked_up_as_often_for_many_instants_as_for_few(make_wor
     assert requests(3) == requests(12)
 
 
+@pytest.mark.parametrize("neighbours", ["none", "hudi"])
+def test_no_listing_takes_an_archived_commit_for_a_pending_one(tmp_path, neighbours):
+    """One that is not atomic may come to the inflight instant before it is deleted, and to the completed one afterwards."""
+    world = World(tmp_path / "table", lock=f"file://{tmp_path}/lock?jvm=lock", neighbours=neighbours)
+    writer = world.writer("A")
+    for number in range(6):
+        writer.env.advance(1.0)
+        writer.insert("a", f"x{number}")
+    deleted: list[tuple[bool, float]] = []
+
+    def note(call) -> bool:
+        if call.op == "delete" and call.path.startswith(TIMELINE):
+            deleted.append((call.path.endswith((".requested", ".inflight")), writer.env.monotonic()))
+        return False
+
+    writer.store.add(Pause(note, call=lambda: None, forever=True))
+    assert writer.table.archive(**ALL).instants
+    pending, completed = ([at for is_pending, at in deleted if is_pending == wanted] for wanted in (True, False))
+    assert [is_pending for is_pending, _ in deleted] == sorted((each for each, _ in deleted), reverse=True)
+    assert completed[0] - pending[-1] >= (1.0 if neighbours == "hudi" else 0.0)
+    world.close()
+
+
 # --- what happens --------------------------------------------------------------------------------------------------
 
 
