@@ -21,8 +21,11 @@ class Fault(NamedTuple):
     ended: float
 
 
-def broken(events: Iterable[Event], rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return what does not hold. ``events`` have their ``writer``; ``rows`` are the table's at the end.
+def broken(
+    events: Iterable[Event], rows: Iterable[Mapping[str, Any]], others: Iterable[Mapping[str, Any]]
+) -> list[str]:
+    """Return what does not hold. ``events`` have their ``writer``; ``rows`` are the table's at the end, ``others`` those of the
+    other one.
 
     An operation of which nothing was said, because its process was killed, is one whose outcome is unknown.
     """
@@ -56,8 +59,8 @@ def broken(events: Iterable[Event], rows: Iterable[Mapping[str, Any]]) -> list[s
         found.append(
             f"the counter is {value}, after {counts['landed']} increments and {counts['unknown']} of unknown outcome"
         )
-    if (total := sum(each["v"] for each in rows if each["part"] == "bank")) != TOTAL:
-        found.append(f"the accounts hold {total}, and held {TOTAL}")
+    if (total := sum(each["v"] for each in (*rows, *others) if each["part"] == "bank")) != 2 * TOTAL:
+        found.append(f"the accounts hold {total}, and held {2 * TOTAL}")
     return found + list(_seen(events))
 
 
@@ -72,7 +75,7 @@ def _seen(events: list[Event]) -> Iterable[str]:
         if each["op"] != "look" or each["told"] != "landed":
             continue
         began, who = each["at"] - each["took"], f"a look of {each['writer']} at {each['at']:.2f}"
-        if each["sum"] != TOTAL:
+        if each["sum"] != 2 * TOTAL:
             yield f"{who} saw {each['sum']} in the accounts: half of a transfer"
         if each["counter"] < (least := sum(at < began for at in increments)):
             yield f"{who} saw the counter at {each['counter']}, after {least} increments"

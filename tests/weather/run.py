@@ -149,7 +149,7 @@ class Weather:
         told = json.loads(self._at_home("rows", self.url).splitlines()[-1])
         events = sorted(self.events, key=lambda each: each["at"])
         log.sort(key=lambda each: each.began)
-        findings = [*broken(events, told["rows"]), *told["damage"]]
+        findings = [*broken(events, told["rows"], told["others"]), *told["damage"]]
         silence, when = longest_silence(events, calm, ended)
         if silence > LEASE_S + 5.0 + 10.0:
             findings.append(f"{silence:.1f} s without a commit, {when - calm:.1f} s after the last fault had healed")

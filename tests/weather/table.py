@@ -1,13 +1,14 @@
 """The table before the weather and after it, as a process on one of its hosts.
 
 python -m tests.weather.table create URL LOCK      LOCK may be "": the lock that a table has by default
-python -m tests.weather.table rows URL             prints ``{"rows", "damage"}`` when nothing is open any more
+python -m tests.weather.table rows URL             prints ``{"rows", "others", "damage"}`` when nothing is open any more
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 import pyarrow as pa
 
@@ -23,6 +24,11 @@ _SETTINGS = {"lease_s": LEASE_S, "lock_wait_s": 15.0, "yield_wait_s": 10.0,
 
 
 def create(url: str, lock: str) -> None:
+    for each in (url, f"{url}-two"):
+        _create(each, lock)
+
+
+def _create(url: str, lock: str) -> None:
     named = {"lock": lock} if lock else {}
     with lakelatch.create(
         url, record_key="id", partition_by="part", schema=COLUMNS, isolation="serializable", **named, **_SETTINGS
@@ -31,10 +37,16 @@ def create(url: str, lock: str) -> None:
 
 
 def rows(url: str) -> None:
-    with lakelatch.open(url) as table:
-        table.rollback_failed_writes(wait=True)
-        damage = [each.message for each in check(table.store, deep=True).findings if each.severity == "damage"]
-        print(json.dumps({"rows": table.read().to_arrow().to_pylist(), "damage": damage}))
+    both = (url, f"{url}-two")
+    for each in both:  # in both first: the home of a commit over both may be either
+        with lakelatch.open(each) as table:
+            table.rollback_failed_writes(wait=True)
+    found, damage = list[Any](), list[str]()
+    for each in both:
+        with lakelatch.open(each) as table:
+            found.append(table.read().to_arrow().to_pylist())
+            damage += [one.message for one in check(table.store, deep=True).findings if one.severity == "damage"]
+    print(json.dumps({"rows": found[0], "others": found[1], "damage": damage}))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 
 Each line is ``{"at", "took", "op", "n", "told", ...}``: ``told`` is "landed", "failed" (by the library's promise nothing
 landed), "unknown", or "raw" where no error of this library came. Moments are of the monotonic clock, which all processes share.
-A writer counts one row up, moves amounts between two accounts, and appends rows whose numbers have no gap unless told.
+A writer counts one row up, moves amounts between two accounts, of one table and of two, and appends rows under new numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import lakelatch
 from lakelatch.environment import SystemEnvironment
 
-ACCOUNTS, TOTAL = 4, 400
+ACCOUNTS, TOTAL = 4, 400  # and as much in the other table
 PATIENCE_S = 20.0  # of one operation's retries
 
 
@@ -36,17 +36,17 @@ class WrongClock(SystemEnvironment):
 
 def main(url: str, name: str, seed: str, clock: str) -> None:
     luck, env = random.Random(seed), WrongClock(clock)
-    table: lakelatch.Table | None = None
+    tables: Tables | None = None
     number = 0
     while True:
         number += 1
-        op = luck.choices(("append", "count", "transfer", "look"), (4, 2, 2, 2))[0]
+        op = luck.choices(("append", "count", "transfer", "move", "look"), (4, 2, 2, 2, 2))[0]
         began, facts = time.monotonic(), dict[str, Any]()
         print(json.dumps({"at": began, "op": op, "n": number, "told": "begins"}), flush=True)
         try:
-            if table is None:
-                table = lakelatch.open(url, writer=name, env=env)
-            facts = WORKS[op](table, name, number, luck)
+            if tables is None:
+                tables = lakelatch.open(url, writer=name, env=env), lakelatch.open(f"{url}-two", writer=name, env=env)
+            facts = WORKS[op](tables, name, number, luck)
             told = "landed"
         except lakelatch.CommitStateUnknownError as e:
             told, facts = "unknown", {"error": str(e)}
@@ -60,21 +60,24 @@ def main(url: str, name: str, seed: str, clock: str) -> None:
         time.sleep(luck.uniform(0.0, 0.2) if told == "landed" else 0.5)
 
 
-def append(table: lakelatch.Table, name: str, number: int, luck: random.Random) -> dict[str, Any]:
-    table.insert([{"id": f"{name}-{number}", "part": luck.choice("xy"), "v": number}], timeout_s=PATIENCE_S)
+Tables = tuple[lakelatch.Table, lakelatch.Table]
+
+
+def append(tables: Tables, name: str, number: int, luck: random.Random) -> dict[str, Any]:
+    tables[0].insert([{"id": f"{name}-{number}", "part": luck.choice("xy"), "v": number}], timeout_s=PATIENCE_S)
     return {}
 
 
-def count(table: lakelatch.Table, name: str, number: int, luck: random.Random) -> dict[str, Any]:
+def count(tables: Tables, name: str, number: int, luck: random.Random) -> dict[str, Any]:
     def work(txn: lakelatch.Transaction) -> int:
         (row,) = txn.read(partitions=[{"part": "counter"}]).to_arrow().to_pylist()
         txn.upsert([row | {"v": row["v"] + 1}])
         return row["v"] + 1
 
-    return {"value": table.run(work, timeout_s=PATIENCE_S).value}
+    return {"value": tables[0].run(work, timeout_s=PATIENCE_S).value}
 
 
-def transfer(table: lakelatch.Table, name: str, number: int, luck: random.Random) -> dict[str, Any]:
+def transfer(tables: Tables, name: str, number: int, luck: random.Random) -> dict[str, Any]:
     one, other = luck.sample(range(ACCOUNTS), 2)
 
     def work(txn: lakelatch.Transaction) -> None:
@@ -83,30 +86,51 @@ def transfer(table: lakelatch.Table, name: str, number: int, luck: random.Random
         changed = {f"a{one}": -amount, f"a{other}": amount}
         txn.upsert([rows[key] | {"v": rows[key]["v"] + change} for key, change in changed.items()])
 
-    table.run(work, timeout_s=PATIENCE_S)
+    tables[0].run(work, timeout_s=PATIENCE_S)
     return {}
 
 
-def look(table: lakelatch.Table, name: str, number: int, luck: random.Random) -> dict[str, Any]:
-    """What a reader sees: the sum of the accounts, the counter, and the newest append of each writer."""
-    rows = table.read().to_arrow().to_pylist()
+def move(tables: Tables, name: str, number: int, luck: random.Random) -> dict[str, Any]:
+    """A transfer from an account of one table to one of the other."""
+    keys = [f"a{luck.randrange(ACCOUNTS)}" for _ in tables]
+    one, other = luck.sample((0, 1), 2)
+
+    def work(txn: lakelatch.SeveralTransaction) -> None:
+        rows = [
+            next(
+                row for row in txn[each].read(partitions=[{"part": "bank"}]).to_arrow().to_pylist() if row["id"] == key
+            )
+            for each, key in zip(tables, keys, strict=True)
+        ]
+        amount = luck.randint(0, max(rows[one]["v"], 0))
+        for at, change in ((one, -amount), (other, amount)):
+            txn[tables[at]].upsert([rows[at] | {"v": rows[at]["v"] + change}])
+
+    lakelatch.run(work, *tables, timeout_s=PATIENCE_S)
+    return {}
+
+
+def look(tables: Tables, name: str, number: int, luck: random.Random) -> dict[str, Any]:
+    """What a reader of both sees: the sum of all accounts, the counter, and the newest append of each writer."""
+    cut = lakelatch.read_together(*tables)
+    rows, others = (cut.read(each).to_arrow().to_pylist() for each in tables)
     newest: dict[str, int] = {}
     for each in rows:
         if each["part"] in "xy":
             writer = each["id"].rpartition("-")[0]
             newest[writer] = max(newest.get(writer, 0), each["v"])
     return {
-        "sum": sum(each["v"] for each in rows if each["part"] == "bank"),
+        "sum": sum(each["v"] for each in (*rows, *others) if each["part"] == "bank"),
         "counter": next(each["v"] for each in rows if each["part"] == "counter"),
         "newest": newest,
     }
 
 
-WORKS = {"append": append, "count": count, "transfer": transfer, "look": look}
+WORKS = {"append": append, "count": count, "transfer": transfer, "move": move, "look": look}
 
 
 def first_rows() -> list[dict[str, Any]]:
-    """The rows that stand before the first operation."""
+    """The rows that stand before the first operation; of the other table the accounts alone."""
     accounts = [{"id": f"a{number}", "part": "bank", "v": TOTAL // ACCOUNTS} for number in range(ACCOUNTS)]
     return [*accounts, {"id": "counter", "part": "counter", "v": 0}]
 
