@@ -43,6 +43,7 @@ from .entry_rules import (
     or_empty,
     refuse_begin,
     refuse_commit,
+    refuse_prepare,
 )
 from .losses import Loss
 from .settings import VERSION, Settings
@@ -464,7 +465,8 @@ def decode(body: bytes, path: str) -> LogEntry:
 _FORMS: dict[type[_Entry], Form] = {
     Begin: Form(Begin, refuse_begin),
     Commit: Form(Commit, refuse_commit),
-    **{each: Form(each) for each in (GroupBegin, Prepare, GroupCommit, Import, End, Setting, Close, Open)},
+    Prepare: Form(Prepare, refuse_prepare),
+    **{each: Form(each) for each in (GroupBegin, GroupCommit, Import, End, Setting, Close, Open)},
 }
 BEGUN_BY_OTHERS = _FORMS[Begin].by_others
 

@@ -227,6 +227,12 @@ def refuse_commit(raw: Mapping[str, Any]) -> None:
     _refuse_outside_if_any(content, kept)
 
 
+def refuse_prepare(raw: Mapping[str, Any]) -> None:
+    """Raise ValueError for a prepared commit that does not name its tables, of which the last decides."""
+    if len(raw["commit"].get("several") or ()) < 2:
+        raise ValueError("it names no tables beside its own")
+
+
 def refuse_begin(raw: Mapping[str, Any]) -> None:
     """Raise ValueError for a plan that names a file outside of the table."""
     _refuse_outside_if_any(None, raw.get("plan"))

@@ -181,6 +181,8 @@ class SeveralLanding:
         So the home is ended first, and nothing is ended anywhere while its outcome is unknown.
         """
         home, at = self._home, self._at
+        if isinstance(error, LakeLatchError):
+            error.about(at.attempt.url)
         told, reason = at.attempt.explained(error), str(error) or type(error).__name__
         ended: bool | None = None
         if home.landing.result is None and not (self._deciding and isinstance(error, CommitStateUnknownError)):

@@ -29,6 +29,14 @@ _log = logging.getLogger("lakelatch.retry")
 MENDABLE = (ConflictError, RolledBackError, LockTimeoutError, LockUnavailableError)
 
 
+def refuse_unawaited(value: object) -> None:
+    """Raise `InputError` if ``work`` was an ``async`` function: what it would do nobody does."""
+    if isawaitable(value):
+        if iscoroutine(value):
+            value.close()
+        raise InputError(f"work returned {kind_of(value)}, which nothing awaits; let it do the work itself")
+
+
 @dataclass(frozen=True, slots=True)
 class RunResult(Generic[T]):
     """The result of `Table.run`, and of `lakelatch.run` over several tables.
@@ -118,10 +126,7 @@ class _Run(Generic[T]):
         try:
             with transaction:
                 value = self._work(transaction)
-                if isawaitable(value):
-                    if iscoroutine(value):
-                        value.close()
-                    raise InputError(f"work returned {kind_of(value)}, which nothing awaits; let it do the work itself")
+                refuse_unawaited(value)
                 self._look_for_kept_state(transaction)
         except CommitError as e:
             # It may have begun again with another T (`occ.turns`).

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ...ahead import in_order
-from ...arguments import function, suggesting, text
+from ...arguments import suggesting, text, work_of
 from ...errors import ConflictError, InputError, LakeLatchError, UnsupportedTableError
 from ...tracing import step
 from ..entries import Commit, Origin, Prepare
@@ -20,7 +20,7 @@ from ..landing import SeveralLanding
 from ..session import await_outcome
 from ..turns import BoundedWait
 from .beginning import begin
-from .retry import MENDABLE, Bounds, RunResult
+from .retry import MENDABLE, Bounds, RunResult, refuse_unawaited
 from .transaction import Transaction
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ def refuse_together(sessions: Sequence[Session], *, writes: bool) -> None:
     urls = [each.url for each in sessions]
     if len(urls) < 2 or len(set(urls)) < len(urls) or len(urls) > TABLES_MAX:
         raise InputError(
-            f"give 2 to {TABLES_MAX} different tables; these are {', '.join(urls) or 'none'}. Nothing was written",
+            f"give 2 to {TABLES_MAX} different tables; these are {', '.join(urls) or 'none'}"
+            + (". Nothing was written" if writes else ""),
             tables=urls,
         )
     for each in sessions:
@@ -129,9 +130,12 @@ class SeveralTransaction:
             begun = dict[str, Transaction]()
             try:
                 for each in self._sessions:
-                    begun[each.url] = begin(
-                        each, self._operation, isolation=self._isolation, origin=self._origin, lock_first=lock_first
-                    )
+                    try:
+                        begun[each.url] = begin(
+                            each, self._operation, isolation=self._isolation, origin=self._origin, lock_first=lock_first
+                        )
+                    except LakeLatchError as e:
+                        raise e.about(each.url)  # noqa: B904 - the same error
                     begun[each.url].member = True
                 if is_one_cut(self._sessions, [each.participant.attempt.follower for each in begun.values()]):
                     return begun
@@ -228,7 +232,7 @@ def run_several(
     """See `lakelatch.run`."""
     import tenacity
 
-    function(work, "work")
+    work_of(work, "work")
     origin, env = Origin.of(None, note), sessions[0].env if sessions else None
     refuse_together(sessions, writes=True)
     assert env is not None
@@ -243,6 +247,7 @@ def run_several(
         txn = SeveralTransaction(sessions, operation, isolation=isolation, origin=origin, lock_first=lock_first)
         with txn:
             value = work(txn)
+            refuse_unawaited(value)
         took_s = env.monotonic() - began
         home = list(txn.results.values())[-1] if txn.results else None
         return RunResult(value, home, len(losses) + 1, tuple(losses), wasted, took_s, txn.results)

@@ -57,6 +57,8 @@ from lakelatch.occ.entries.entries import (
     GroupBegin,
     GroupCommit,
     Open,
+    Partner,
+    Prepare,
     Setting,
     decode,
     encode,
@@ -184,7 +186,8 @@ _LANDED = Commit(
     T, C, "commit", "UPSERT", "w", 7, EVERYWHERE, COMMIT.schema, _METADATA, slot=4, undone=(f"{T}_{C}.commit",)
 )
 _SERVED = Commit(T, C, "clean", "CLEAN", "w", 7, metadata={"operation": "CLEAN", "held": {"content": SLICES}}, slot=4)
-_OPEN = Open(T, 7, Settings(), (_BEGIN,), _LANDED, 0, COMMIT.schema, pending=(T,))
+_PREPARED = Prepare(replace(_LANDED, several=(Partner("file:///t/a", T), Partner("file:///t/b", T))), 3)
+_OPEN = Open(T, 7, Settings(), (_BEGIN,), _LANDED, 0, COMMIT.schema, pending=(T,), prepared=(_PREPARED,))
 _GROUP = FileGroupId("p=a", GROUP)
 _SCAN = Scan(EVERYWHERE, where_of([("n", ">", 1), ("d", "in", (date(2026, 1, 2), "x"))]), frozenset({_GROUP}))
 _LOSS = Loss(
@@ -197,6 +200,8 @@ _ENTRIES = [
         _BEGIN,
         _LANDED,
         _SERVED,
+        _PREPARED,
+        _PREPARED.commit,
         GroupCommit((_LANDED, _SERVED), 4),
         GroupBegin((replace(_BEGIN, plan=None, planned_at=-1, asked="0" * 32), _BEGIN), 3),
         End("abort", T, "w", "why", 3, _LOSS),
@@ -226,6 +231,8 @@ def _entry(body: bytes) -> None:
                     for values in writes.unique.values()
                     for each in values.spans.values()
                 ]
+        case Prepare():
+            _ = (entry.home, entry.instant, entry.decided(token=1, now_s=0.0, top=T))
         case Begin():
             _ = (entry.claim, str(entry.reserved or ""))
         case End() if entry.lost is not None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -19,7 +22,7 @@ from lakelatch import (
     TableNotFoundError,
     UnsupportedTableError,
 )
-from lakelatch.occ.entries.entries import Commit, End, Prepare
+from lakelatch.occ.entries.entries import Commit, End, Partner, Prepare, decode, encode
 from lakelatch.occ.landing import several
 from lakelatch.occ.landing.several import SeveralLanding
 from lakelatch.occ.log import UndecidedError
@@ -452,3 +455,34 @@ def test_entries_of_a_table_that_takes_no_part_are_as_before(pair: tuple[Table, 
     for each in a.session.log.entries():
         assert not isinstance(each, Prepare)
         assert not {"several", "prepared"} & each.fields().keys()
+
+
+@pytest.mark.parametrize("several", [[], None, [["file:///t/a", "20260101000000000"]]])
+def test_a_prepare_entry_that_names_no_home_is_refused(pair: tuple[Table, Table], several: object) -> None:
+    commit = next(each for each in pair[0].session.log.entries() if isinstance(each, Commit))
+    raw = json.loads(
+        encode(Prepare(replace(commit, several=(Partner("file:///t/a", commit.instant),) * 2), 3), 1, 3, "x")
+    )
+    raw["commit"]["several"] = several
+    if several is None:
+        del raw["commit"]["several"]
+    with pytest.raises(lakelatch.errors.CorruptTableError, match="names no tables beside its own"):
+        decode(json.dumps(raw).encode(), "slot")
+
+
+def test_a_table_that_cannot_begin_is_named(pair: tuple[Table, Table], monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = pair
+    monkeypatch.setattr(b.session.log, "append", mock.Mock(side_effect=lakelatch.StorageError("no space")))
+    with pytest.raises(lakelatch.StorageError, match="no space") as told:
+        lakelatch.transaction(a, b)
+    assert told.value.table == b.url
+    assert a.session.log.catch_up().open == {}
+
+
+def test_work_that_nothing_awaits_is_refused(pair: tuple[Table, Table]) -> None:
+    async def work(_: object) -> None: ...
+
+    for each in (work, lambda txn: work(txn)):
+        with pytest.raises(lakelatch.errors.InputError, match=r"nothing awaits|would not run"):
+            lakelatch.run(each, *pair)  # type: ignore[type-var]
+    assert values(pair[0]) == values(pair[1]) == [100, 100]
