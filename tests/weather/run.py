@@ -151,7 +151,7 @@ class Weather:
         self.environment["AWS_ENDPOINT"] = f"http://{self.servers[-1].host.address}:7070"
 
     def _begin_lock(self, lock: str) -> None:
-        folder = self.folder / lock
+        folder = self.folder / "locks"
 
         def hosts(name: str, count: int) -> list[Host]:
             return [self.network.add(f"{name}{n}") for n in range(count)]
@@ -179,7 +179,7 @@ class Weather:
                 endpoint = f"http://{found[0].host.address}:8000"
                 self._lock = f"dynamodb://{servers.REGION}/locks?endpoint={endpoint}"
             case "object":
-                self._lock = f"s3://{BUCKET}/locks"
+                self._lock = f"s3://{BUCKET}/locks?allow_http=true"
         self.servers += found
 
     def begin(self) -> None:

@@ -17,6 +17,7 @@ import json
 import random
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -204,6 +205,7 @@ def _told(work: Callable[[int], dict[str, Any]], op: str, number: int, planned: 
         told, facts = "failed", {"error": f"{type(e).__name__}: {e}"}
     except Exception as e:
         told, facts = "raw", {"error": f"{type(e).__name__}: {e}"}
+        traceback.print_exc()
     now = time.monotonic()
     print(
         json.dumps({"at": now, "took": now - began, "op": op, "n": number, "told": told} | planned | facts), flush=True
