@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .run import Weather, Writer
 
 Heal = Callable[[], None]
+_WARM = 20  # operations after which a process has imported what it needs: an import without memory is no matter of ours
 _CLOCKS_S = (-31_536_000, -3_600, -5, 5, 3_600, 31_536_000)
 
 
@@ -161,6 +162,8 @@ def _limit(which: int, least: Callable[[Writer], int]) -> Callable[[Weather, ran
 
         def begin() -> Heal:
             pid = writer.process.pid
+            if writer.landed < _WARM:
+                return lambda: None
             try:
                 soft, hard = resource.prlimit(pid, which)
                 resource.prlimit(pid, which, (least(writer), hard))

@@ -72,6 +72,12 @@ class Writer:
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     @property
+    def landed(self) -> int:
+        """The number of its process's operations that have landed."""
+        name = f"{self.name}.{self._generation}"
+        return sum(each["told"] == "landed" and each["writer"] == name for each in list(self._weather.events))
+
+    @property
     def memory(self) -> int:
         """The bytes of its address space."""
         return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[0]) * _PAGE

@@ -201,6 +201,8 @@ def _told(work: Callable[[int], dict[str, Any]], op: str, number: int, planned: 
         told = "landed"
     except (lakelatch.CommitStateUnknownError, MemoryError) as e:  # without memory nobody can promise anything
         told, facts = "unknown", {"error": f"{type(e).__name__}: {e}"}
+    except RuntimeError as e:
+        told, facts = "unknown" if "can't start new thread" in str(e) else "raw", {"error": f"{type(e).__name__}: {e}"}
     except lakelatch.LakeLatchError as e:
         told, facts = "failed", {"error": f"{type(e).__name__}: {e}"}
     except Exception as e:
