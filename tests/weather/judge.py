@@ -75,7 +75,7 @@ def _appends(told: Collection[Event], rows: Iterable[Mapping[str, Any]]) -> Iter
             yield f"append {number} of {writer} was acknowledged and is lost"
         if each["told"] == "failed" and key in there:
             yield f"append {number} of {writer} is there, and its writer was told that nothing landed: {each['error']}"
-    known = {f"{each['writer']}-{each['n']}" for each in told}
+    known = {f"{each['writer']}-{each['n']}" for each in told if each["op"] == "append"}
     yield from (f"{key} was written by nobody" for key in sorted(there - known))
 
 
