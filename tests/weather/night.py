@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import html
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -44,36 +45,39 @@ def main() -> None:
     parser.add_argument("--locks", choices=LOCKS, nargs="+", default=LOCKS)
     parser.add_argument("--stores", choices=STORES, nargs="+", default=STORES)
     parser.add_argument("--writers", type=int, default=4)
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="of its state")
     parser.add_argument("--measured", type=Path, help="write the sum of all slices there, and run none")
     given = parser.parse_args()
     if given.measured:
-        given.measured.write_text(json.dumps(measured(slices()), indent=1) + "\n")
+        given.measured.write_text(json.dumps(measured(slices(given.folder)), indent=1) + "\n")
         return
     if reason := unavailable():
         sys.exit(f"weather needs network namespaces: {reason}. Run it as root on Linux")
-    FOLDER.mkdir(parents=True, exist_ok=True)
+    given.folder.mkdir(parents=True, exist_ok=True)
+    for ends in (signal.SIGTERM, signal.SIGINT):  # give back what the machine has lent
+        signal.signal(ends, lambda *_: sys.exit("interrupted; the next night goes on with this slice"))
     until = time.monotonic() + given.hours * 3600
     places = list(product(given.stores, given.locks))
     while time.monotonic() < until:
-        number = len(slices())
+        number = len(slices(given.folder))
         store, lock = places[number % len(places)]
-        done = one(number, lock, store, seconds=given.slice, writers=given.writers)
-        with (FOLDER / "slices.jsonl").open("a") as log:
+        done = one(given.folder, number, lock, store, seconds=given.slice, writers=given.writers)
+        with (given.folder / "slices.jsonl").open("a") as log:
             log.write(json.dumps(done) + "\n")
-        (FOLDER / "index.html").write_text(page(slices()))
+        (given.folder / "index.html").write_text(page(slices(given.folder)))
         print(
             f"{number}: {lock}, {store}: {done['commits']} commits, {done['findings'] or 'everything held'}", flush=True
         )
-    sys.exit(any(each["findings"] for each in slices()))
+    sys.exit(any(each["findings"] for each in slices(given.folder)))
 
 
-def slices() -> list[Slice]:
+def slices(folder: Path) -> list[Slice]:
     """Return the slices that have ended, in their order."""
-    log = FOLDER / "slices.jsonl"
+    log = folder / "slices.jsonl"
     return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
 
-def one(number: int, lock: str, store: str, *, seconds: float, writers: int) -> Slice:
+def one(folder: Path, number: int, lock: str, store: str, *, seconds: float, writers: int) -> Slice:
     """Run a slice; one that cannot be run is a finding."""
     done: Slice = {"number": number, "lock": lock, "store": store, "seconds": seconds, "commits": 0, "recoveries": [],
                    "operations": {}, "used": {}, "at": datetime.now(UTC).isoformat(timespec="seconds")}  # fmt: skip
@@ -87,7 +91,7 @@ def one(number: int, lock: str, store: str, *, seconds: float, writers: int) -> 
         finally:
             weather.close()
         if report.findings:
-            kept = FOLDER / f"history-{number}.jsonl"
+            kept = folder / f"history-{number}.jsonl"
             kept.write_text("".join(json.dumps(each) + "\n" for each in report.events))
     return done | {
         "recoveries": report.recoveries, "findings": report.findings, "operations": report.figures["operations"],

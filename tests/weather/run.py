@@ -153,7 +153,7 @@ class Weather:
         self.mortals = [*self.writers[1:], Writer(self, "keeper", self.writer_hosts[0], "keeper")]
 
     def _begin_store(self) -> None:
-        self.servers.append(servers.s3(self.network.add("store"), self.disk / "s3"))
+        self.servers.append(servers.s3(self.network.add("store"), self.folder / "store", self.disk / "objects"))
         self.environment["AWS_ENDPOINT"] = f"http://{self.servers[-1].host.address}:7070"
 
     def _begin_lock(self, lock: str) -> None:

@@ -232,11 +232,12 @@ def zookeeper(hosts: Sequence[Host], folder: Path) -> list[Server]:
     return servers
 
 
-def s3(host: Host, folder: Path) -> Server:
-    """An S3 server that keeps its objects as files, behind a proxy."""
-    (folder / "objects" / BUCKET).mkdir(parents=True)
+def s3(host: Host, folder: Path, objects: Path) -> Server:
+    """An S3 server that keeps its ``objects`` as files, behind a proxy."""
+    folder.mkdir(parents=True)
+    (objects / BUCKET).mkdir(parents=True)
     program = shutil.which("versitygw", path=os.pathsep.join([f"{TOOLS}/bin", os.environ["PATH"]])) or "versitygw"
-    command = [program, "--quiet", "--port", f"{host.address}:7071", "posix", str(folder / "objects")]
+    command = [program, "--quiet", "--port", f"{host.address}:7071", "posix", str(objects)]
     credentials = {"ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": KEY}
     proxy = Proxy(host, 7070, f"{host.address}:7071", "s3", folder)
     return Server(host, 7070, command, folder, credentials, proxy=proxy)
