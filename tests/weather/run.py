@@ -243,7 +243,7 @@ class Weather:
         for again in range(2 if luck.random() < 0.3 else 1):
             kind, whom, lasts_s, begin = faults.draw(self, luck, but=pending[0][2] if pending else "")
             if again:
-                self._pass(luck.uniform(0.0, 3.0), samples)
+                self._pass(luck.uniform(0.0, 3.0), samples, revive=False)
             now = time.monotonic()
             with suppress(subprocess.CalledProcessError):  # a disk that is being written to stays writable
                 pending.append((now + lasts_s, now, kind, whom, begin()))
