@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from ..servers.zookeeper_server import require_zookeeper
 from ..thorough import some
 from .hosts import unavailable
 from .judge import Fault, Recovery, broken, growth, quantiles, recovery
+from .promises import MEASURED, table, written
 from .run import LOCKS, STORES, Weather
 from .writer import first_rows
 
@@ -145,6 +147,13 @@ def test_the_time_to_the_next_commit_counts_from_the_end_of_the_last_fault() -> 
     reads = said("look", 1, "landed", 17.0)
     assert recovery([*events, *reads], faults, 99.0) == Recovery(("server killed", "clock step"), 4.0, 9.0)
     assert recovery(events[:6], faults, 40.0) == Recovery(("server killed", "clock step"), None, 29.0)
+
+
+def test_the_tables_of_the_guarantees_are_what_was_measured() -> None:
+    """After a new fault or measurement: python -m tests.weather.promises."""
+    measured = json.loads(MEASURED.read_text())
+    assert written() == table(measured)
+    assert measured["findings"] == []
 
 
 def test_what_grows_is_told_by_the_last_third() -> None:
