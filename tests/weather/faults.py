@@ -102,7 +102,7 @@ def _kill_server(weather: Weather, luck: random.Random) -> Drawn:
 
     def begin() -> Heal:
         server.kill()
-        return server.start
+        return server.restart
 
     return server.host.name, begin
 
@@ -131,6 +131,8 @@ def _forget_server(weather: Weather, luck: random.Random) -> Drawn:
         def heal() -> None:
             for each in whom:
                 each.start()
+            for each in whom:
+                each.wait_ready()
 
         return heal
 

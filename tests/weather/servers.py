@@ -107,6 +107,11 @@ class Server:
         if self.proxy is not None:
             self.proxy.kill()
 
+    def restart(self) -> None:
+        """Start one that was killed; returns when it accepts connections: until then it is not healed."""
+        self.start()
+        self.wait_ready()
+
     def revive(self) -> None:
         """Start it again if it has ended by itself, as an init system does."""
         if self._process is not None and self._process.poll() is not None:
