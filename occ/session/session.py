@@ -326,7 +326,8 @@ class Session:
                 self.cleaner.sweep_leftovers(self.heart.instants)
                 self.first_sweep()
         except LakeLatchError as e:  # an error about others must not end our own work
-            _log.warning("%s: cleaning up after others failed; it is tried again: %s", self.url, e)
+            if not self.closed:  # else another thread has closed the handle, and with it this
+                _log.warning("%s: cleaning up after others failed; it is tried again: %s", self.url, e)
 
     def afterwards(self, call: Callable[[], object], what: str, *, long: bool = False) -> None:
         """Make a call that only `close` waits for; on another thread if it is ``long`` or the store far.
