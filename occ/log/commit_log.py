@@ -92,7 +92,7 @@ class Follower:
 
 
 class Recent:
-    """The newest commits that a coordinator's handle has read. Bounded, because each may name many files."""
+    """The newest commits that a handle has read. Bounded, because each may name many files."""
 
     def __init__(self) -> None:
         self._commits: deque[Commit] = deque()
@@ -115,6 +115,14 @@ class Recent:
     def since(self, slot: int) -> list[Commit] | None:
         """The commits from that slot on; None if some of them are forgotten."""
         return [each for each in self._commits if each.slot >= slot] if slot >= self._from else None
+
+    def by_instant(self) -> dict[str, Commit]:
+        """The commits by T."""
+        while True:
+            try:
+                return {each.instant: each for each in self._commits}
+            except RuntimeError:  # another thread reads on
+                continue
 
 
 def _size(commit: Commit) -> int:
@@ -386,10 +394,7 @@ class CommitLog:
         for commit in commits:
             if commit.restores:
                 self.restore = commit
-            if self.known is not None:
-                self.recent.add(commit)
-            else:
-                self.recent.begin_at(commit.slot + 1)
+            self.recent.add(commit)
             if self._unverified is not None:
                 self._unverified.append(commit)
             elif commit.undone:
