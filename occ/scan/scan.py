@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from ...ahead import in_order
 from ...arguments import number, suggesting
-from ...errors import ConfigError, InputError, StorageError
+from ...errors import ConfigError, InputError
 from ...hudi.table import python_rows
 from ...hudi.timeline import FileSlice
 from ...notebook import view
 from ...progress import ProgressCallback, Reporter
-from ..session import some
+from ..session import files_there, some
 from .explanation import Explanation, ScannedFile
 from .parts import BATCH_ROWS_MAX, ScanPart
 from .pruning import partitions_that_may_match
@@ -80,6 +80,7 @@ class Scan:
 
         Raises:
             StorageError: a file was cleaned away meanwhile; read again. Earlier rows are right.
+            CorruptTableError: another program has deleted a file.
         """
         return pa.RecordBatchReader.from_batches(self.schema, self._batches())
 
@@ -289,27 +290,8 @@ class Scan:
     @contextmanager
     def _reading(self) -> Iterator[None]:
         self._session.require_open()
-        with self._hold():
-            try:
-                yield
-            except StorageError as e:
-                if (gone := self._gone(e)) is not None:
-                    raise gone from e
-                raise
-
-    def _gone(self, error: StorageError) -> StorageError | None:
-        """Return the error for a file of the scan that has been deleted since; None if none has."""
-        store, url = self._session.store, self._session.url
-        paths = (path for each in self._slices for path in each.paths if (error.path or "").endswith(path))
-        missing = next((path for path in paths if store.head(path) is None), None)
-        if missing is None:
-            return None
-        return StorageError(
-            f"{missing} of {url} is not there any more: a cleaning has taken it since `read` was called. Read again, keep "
-            "more commits when you clean, or read in a block of `Table.pinned`",
-            path=missing,
-            table=url,
-        )
+        with self._hold(), files_there(self._session, "`read` was called"):
+            yield
 
 
 def _again(

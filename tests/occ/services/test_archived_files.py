@@ -176,7 +176,7 @@ def test_each_archival_keeps_what_was_noted_and_forgets_files_that_are_gone(old)
     a.table.archive(**ALL)
     last = noted(a)
     assert last["before"] > first["before"]
-    there = ArchivedFiles(a.table.store)
+    there = ArchivedFiles(a.table.store, a.table.session.history, begun=True)
     with old.fresh() as table:
         archived = [s for s in table.snapshot().file_slices() if s.instant < last["before"]]
         assert archived
