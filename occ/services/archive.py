@@ -205,7 +205,7 @@ def run(execution: Execution) -> None:
     before = execution.content.get("before")
     if isinstance(before, str) and is_time(before):
         going = [row.instant.requested for row in rows if row.instant.action in COMMIT_ACTIONS]
-        files = (*listing.bases, *listing.logs)
+        files: list[BaseFile | LogFile] = [*listing.bases, *listing.logs]
         note_archived_files(session.store, session.history, going, before, files, _newest(session, listing))
     if rows:
         execution.check()

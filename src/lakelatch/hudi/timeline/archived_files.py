@@ -54,8 +54,8 @@ class _Note:
 
     def to_bytes(self) -> bytes:
         digests, names = b"".join(sorted(self.files)), "\n".join(sorted(self.named)).encode(errors="surrogatepass")
-        raw = {"before": self.before, "files": digests, "named": zlib.compress(names)}
-        return json.dumps({k: v if isinstance(v, str) else b64encode(v).decode() for k, v in raw.items()}).encode()
+        packed = {"files": digests, "named": zlib.compress(names)}
+        return json.dumps({"before": self.before} | {k: b64encode(v).decode() for k, v in packed.items()}).encode()
 
     @classmethod
     def from_bytes(cls, body: bytes) -> _Note | None:
