@@ -791,13 +791,13 @@ class Table:
         session.refuse_rule(wanted, session.schema() if {"merge", "ties"} & set(changes) else None)
         refuse_check(session.config, wanted, self.url)
         if "lock" in changes:
-            compared = ("bucket_count", "unique_constraints", "check")
+            compared = ("bucket_count", "unique_keys", "unique_constraints", "check")
             if any(getattr(wanted, name) != getattr(session.settings, name) for name in compared):
                 raise ConfigError(
                     f"{self.url}: change the lock by itself; {', '.join(compared)} are compared with the rows, under one lock"
                 )
             return self.lock.change(**changes)
-        if wanted.unique_constraints or {"bucket_count", "check"} & set(changes):
+        if wanted.unique_constraints or {"bucket_count", "check", "unique_keys"} & set(changes):
             return constrained(session, changes)
 
         def build(state: LogState) -> LogEntry:
