@@ -66,6 +66,7 @@ from ..log import (
     OutcomeGuard,
     Publisher,
     files_of,
+    files_only,
     finish,
     metadata_of,
     refuse_obstacle,
@@ -87,8 +88,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CLOCK_SKEW_S = 0.2  # the default of Hudi's hoodie.time.generator.max_expected_clock_skew_ms
-_OF_FILES = ("path", "partition", "file_size", "log_files")  # of a commit's statistics
-_READS = 16  # commits that are read at a time from a far store
+_READS = 64  # commits that are read at a time from a far store
 _log = logging.getLogger("lakelatch")
 
 
@@ -557,25 +557,20 @@ class Session:
         if known.keys() == landed.keys() and slices is not None:
             return slices
         shown = {each.requested: each for each in timeline.commits}
-        recent = self.log.recent.by_instant() if self.writable else {}
 
-        def files(requested: str) -> Mapping[str, Any]:
+        def read(requested: str) -> Mapping[str, Any]:
             try:
-                if (commit := recent.get(requested)) is not None and commit.completion == landed[requested]:
-                    content = self.files_of(commit)
-                else:
-                    content = timeline.metadata(shown[requested]).to_json()
+                return files_only(timeline.metadata(shown[requested]).to_json())
             except CorruptTableError as e:  # `check` reports it; other files than its own can be read
                 _log.info("%s: which files commit %s wrote is not known: %s", self.url, requested, e)
                 return {}
-            stats = [{each: stat.get(each) for each in _OF_FILES} for stat in content.get("stats", ())]
-            return {"stats": stats, "replaced": content.get("replaced", {})}
 
-        wanted = [t for t in sorted(landed, key=lambda t: (landed[t], t)) if t in shown or t in recent]
-        missing = [t for t in wanted if t not in known]
-        found = in_order(self.env, (partial(files, t) for t in missing), _READS if self.far else 1)
-        contents = {**{t: known[t] for t in wanted if t in known}, **dict(zip(missing, found, strict=True))}
-        slices = named_slices((contents[t], t, landed[t]) for t in wanted)
+        told = {t: self.log.recent_files.of(t, c) for t, c in landed.items()} if self.writable else {}
+        contents: dict[str, Mapping[str, Any]] = {t: each for t in landed if (each := known.get(t) or told.get(t))}
+        missing = [t for t in landed if t not in contents and t in shown]
+        found = in_order(self.env, (partial(read, t) for t in missing), _READS if self.far else 1)
+        contents |= zip(missing, found, strict=True)
+        slices = named_slices((contents[t], t, landed[t]) for t in sorted(contents, key=lambda t: (landed[t], t)))
         self._named = contents, slices
         return slices
 
