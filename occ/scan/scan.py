@@ -16,7 +16,7 @@ from ...errors import ConfigError, InputError
 from ...hudi.table import python_rows
 from ...hudi.timeline import FileSlice
 from ...notebook import view
-from ...progress import ProgressCallback, Reporter
+from ...progress import ProgressOption, Reporter, drawn
 from ..session import files_there, some
 from .explanation import Explanation, ScannedFile
 from .parts import BATCH_ROWS_MAX, ScanPart
@@ -63,11 +63,11 @@ class Scan:
     ) -> None:
         self._session, self._slices, self._wanted, self._pruned = session, tuple(slices), wanted, pruned
         self._hold, self._finish, self.completion, self._limit = hold, finish, completion, limit
-        self._progress: ProgressCallback | None = None
+        self._progress: ProgressOption | None = None
         self.schema: pa.Schema = finish(wanted.schema.empty_table()).schema
 
-    def telling(self, progress: ProgressCallback | None) -> Scan:
-        """Set the callback for the number of rows read, and return this scan."""
+    def telling(self, progress: ProgressOption | None) -> Scan:
+        """Set the callback for the number of rows read (True: a bar), and return this scan."""
         self._progress = progress
         return self
 
@@ -281,8 +281,8 @@ class Scan:
                 yield found
 
     def _tables(self, wanted: Wanted) -> Generator[pa.Table]:
-        report = Reporter(self._progress, "read")
-        with self._reading():
+        with self._reading(), drawn(self._progress) as told:
+            report = Reporter(told, "read")
             for rows in RowReader(self._session, wanted).tables(self._slices, self._at_once):
                 yield rows
                 report.add(rows.num_rows)

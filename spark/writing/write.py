@@ -36,7 +36,7 @@ from ...occ.transaction import Retries, Transaction, WriteOptions, WriteResult, 
 from ...occ.turns import take_turn
 from ...occ.writing import Asked, Clauses, Computed, NewValues, moves_rows, stage_merge, take_away, without_moved
 from ...occ.writing import Merge as MergeInto
-from ...progress import Reporter
+from ...progress import Reporter, drawn
 from ..reading import Reads, columns, in_spark, spark_schema, value_in_spark
 from ..shipping import workers_refusals
 from ..tasks import FILE_COLUMN, Answer, ChosenTask, InsertTask, Task, looked_at, repeated_keys
@@ -659,7 +659,7 @@ class Writes:
     def collect(self, txn: Transaction, rows: Any, task: Any, operation: str) -> list[Answer]:
         """Return the answers of the tasks of a job of the transaction."""
         text = f"{operation} into {self._table.url}: {task.does} ({txn.instant})"
-        store, told = self._table.store, self._told
+        store, told = self._table.store, self._told if callable(self._told) else None
         return collect(self._spark, store, txn, rows, task, text=text, sizes=self._sizes, told=told, what=txn.operation)
 
     def _rebases(self, txn: Transaction, answers: Sequence[Answer], operation: OperationName, kept: Kept) -> None:
@@ -695,10 +695,14 @@ class Writes:
         if self._txn is not None:
             with explaining(self._txn), self._txn.workspace.staging():
                 return WriteResult(operation, None, None, 1, (), tuple(work(self._txn)))
+        given = self._told
         try:
-            return WriteResult.of(self._table.run(attempt, operation=operation, **self._retries))
+            with drawn(given) as self._told:
+                return WriteResult.of(self._table.run(attempt, operation=operation, **self._retries))
         except BatchLandedError as e:
             return WriteResult.again(operation, e)
+        finally:
+            self._told = given
 
     @property
     def _cores(self) -> int:
