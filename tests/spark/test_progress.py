@@ -195,6 +195,8 @@ def test_true_draws_a_bar_for_writes_and_services(
     spark: Any, table: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")  # as in a terminal
+    for n in range(3):
+        table.upsert(frame(spark, 0, 10, n))
     for call in (
         lambda: table.upsert(frame(spark, 0, 10, 1), progress=True),
         lambda: table.clean(retain_commits=1, progress=True),
