@@ -7,14 +7,11 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from ..plain_text import visible, visible_json
-
-if TYPE_CHECKING:
-    pass
 
 _PIPE_WIDTH = 1000
 _WIDTH_MIN = 40
