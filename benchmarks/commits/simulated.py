@@ -203,7 +203,7 @@ class Run:
         self.latency = Latency(self.scheduler, request_s, slow, published=published)
         self.took: list[float] = []
         self.landed: list[str] = []
-        self.began, self.commits = 0.0, commits
+        self.began, self.ended, self.commits = 0.0, 0.0, commits
         self._waiting, self._writers = writers, writers
         self._coordinated, self._near = coordinated, list[Near]()
 
@@ -241,7 +241,8 @@ class Run:
         for count in range(1, self.commits + 1):
             began = self.scheduler.now
             self._commit(table, number, count)
-            self.took.append(self.scheduler.now - began)
+            self.ended = self.scheduler.now
+            self.took.append(self.ended - began)
         table.close()
 
     def _commit(self, table: Table, number: int, count: int) -> None:
@@ -270,7 +271,7 @@ class Run:
         self.scheduler.run()
 
     def facts(self) -> dict[str, Any]:
-        seconds = self.scheduler.now - self.began
+        seconds = self.ended - self.began
         return {
             "writers": self._writers,
             "commits": len(self.took),

@@ -735,7 +735,7 @@ class CommitLog:
 
         Holds no mutex, so that others may begin meanwhile.
         """
-        if self._at_once:
+        if self.publishes_at_once:
             yield from self._timeline.publish_at_once(members, unseen=True)
         else:
             for each in members:
@@ -746,12 +746,12 @@ class CommitLog:
                 self._published = members[-1].slot
 
     @property
-    def _at_once(self) -> bool:
+    def publishes_at_once(self) -> bool:
         """True if one instant of an entry on the timeline does not show that those before it are there."""
         return self._far and self.state.settings.publish_at_once
 
     def _publish_all(self, commits: Sequence[Commit], *, unseen: bool = False) -> None:
-        if self._at_once:
+        if self.publishes_at_once:
             deque(self._timeline.publish_at_once(commits), maxlen=0)
         else:
             self._timeline.publish_all(commits, unseen=unseen)
@@ -823,7 +823,7 @@ class CommitLog:
 
     def _is_published(self) -> bool:
         last, several = self.state.last, len(self.state.newest) > 1
-        if last is not None and last.slot != self._published and not (several and self._at_once):
+        if last is not None and last.slot != self._published and not (several and self.publishes_at_once):
             self._published = last.slot if self._timeline.shows(last) else self._published
         return last is None or last.slot == self._published
 

@@ -63,7 +63,7 @@ def figures(moments: list[list[float]], signals: list[float]) -> str:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_no_acknowledged_row_is_lost_or_doubled(forge, folder, number):
     table_folder, go, stop = folder / "table", folder / "go", folder / "stop"
-    make(table_folder, coordinator_patience_s=0.3)
+    make(table_folder, coordinator_patience_s=0.3, log_epochs=1000)  # the whole log is looked at
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
