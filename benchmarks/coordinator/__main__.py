@@ -6,9 +6,9 @@
     python -m benchmarks.coordinator --memory                # of a coordinator with 256 connections and 100,000 file groups
 
 Stores and arms: benchmarks/coordinator/rates.py. The arms take turns, and medians of the rounds are told. `--published`: each
-request to ``far`` takes what is drawn from published latencies (benchmarks/latencies.py). `--commits`: until each writer has made so
-many. `--kills`: the coordinator is killed half-way. `--profile FILE` keeps the profile of one writer. versitygw is looked for on the
-PATH, redis-server too.
+request to ``far`` takes what is drawn from published latencies (benchmarks/latencies.py). `--commits`: until each writer has made
+so many. `--kills`: the coordinator is killed half-way. `--profile FILE` keeps the profile of one writer. versitygw and redis-server
+are looked for on the PATH.
 """
 
 from __future__ import annotations

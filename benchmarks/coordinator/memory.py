@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
 import multiprocessing
 import tempfile
 import threading
 import time
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ _PARTITIONS = 10_000
 
 
 def ask(url: str, server: str, connections: int, commits: int, first: Any, told: Any) -> None:
-    """Commits by so many threads at once, each over a connection of its own, which is kept until the end."""
+    """Commits by so many threads, beside so many connections that have asked once and are kept until the end."""
     failed, start = list[str](), threading.Barrier(connections)
     asks = lakelatch.CoordinatorServer(server, token=TOKEN, table=NAME)
     tables = [
@@ -35,11 +37,18 @@ def ask(url: str, server: str, connections: int, commits: int, first: Any, told:
         except Exception as e:
             failed.append(f"{number}: {e!r}")
 
+    kept = [HTTPConnection(server.removeprefix("http://")) for _ in range(connections)]
+    for each in kept:
+        # No question: it is refused, and the connection is kept.
+        each.request("POST", f"/api/v1/tables/{NAME}/transactions", b"", {"Authorization": f"Bearer {TOKEN}"})
+        answer = each.getresponse()
+        if answer.status != http.client.BAD_REQUEST or not answer.read():
+            failed.append(f"{answer.status}")
     threads = [threading.Thread(target=work, args=(n,)) for n in range(connections)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     told.put(failed[:3])
     first.wait()  # the coordinator is looked at while the connections are open
     for table in tables:

@@ -2,13 +2,13 @@
 
 A store is ``s3``, a real S3 server (versitygw, which has to be on the PATH) behind a proxy by which each request takes longer;
 ``far``, a folder in memory, each of whose requests takes as long as it is told; ``memory`` that folder as it is; or ``disk``, a
-folder on a disk, where commits are flushed. The lock of the first two is a Redis server that is not delayed; that of the others is
-the table's own.
+folder on a disk, where commits are flushed. The lock of the first two is a Redis server that is not delayed; that of the others
+is the table's own.
 
-Each writer is a process with a handle and a partition of its own, which inserts ten rows as fast as it can. Of the arms ``alone``
-has no coordinator; ``coordinator`` is a `lakelatch server --coordinate`, reached over HTTP on this machine; ``at-once`` the same
-with the setting `publish_at_once`; ``delta`` is delta-rs, not on ``far``. Requests are those of the writers and of the coordinator.
-Afterwards every row has to be there once, or no figure is told.
+Each writer is a process with a handle and a partition of its own, which inserts ten rows as fast as it can. Of the arms
+``alone`` has no coordinator; ``coordinator`` is a `lakelatch server --coordinate`, reached over HTTP on this machine;
+``at-once`` the same with the setting `publish_at_once`; ``delta`` is delta-rs, not on ``far``. Requests are those of the writers
+and of the coordinator. Afterwards every row has to be there once, or no figure is told.
 """
 
 from __future__ import annotations
@@ -89,8 +89,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Told:
-    """The facts that a writer tells: how long its commits took and when they ended, its CPU and requests, the attempts that failed, and
-    an error."""
+    """The facts of a writer: how long commits took and when they ended, CPU, requests, failed attempts, and an error."""
 
     took: list[float] = field(default_factory=list)
     ended: list[float] = field(default_factory=list)

@@ -52,12 +52,17 @@ def figures(moments: list[list[float]], signals: list[float]) -> str:
     for at in signals:
         first = bisect_right(landed, at)
         back.append(next((x - at for n, x in enumerate(landed[first:], first) if seconds[n] >= rate), float("inf")))
-    return (
-        f"{len(signals)} signals, {rate} commits in a median second; a commit took {usual[len(usual) // 2]:.2f} in the median, "
-        f"{usual[len(usual) * 99 // 100]:.2f} at most of 99 in 100; longest pause of one writer over a signal {max(over):.2f}, "
-        f"in the median {sorted(over)[len(over) // 2]:.2f}; rate back after {max(back):.2f} at most, {sorted(back)[len(back) // 2]:.2f} "
-        "in the median"
-    )
+    told = {
+        "signals": len(signals),
+        "commits in a median second": rate,
+        "a commit, median": usual[len(usual) // 2],
+        "99 in 100": usual[len(usual) * 99 // 100],
+        "longest pause of a writer over a signal": max(over),
+        "median": sorted(over)[len(over) // 2],
+        "rate back after, at most": max(back),
+        "half of them": sorted(back)[len(back) // 2],
+    }
+    return "; ".join(f"{name} {value:.2f}" for name, value in told.items())
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])

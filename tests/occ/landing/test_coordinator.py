@@ -134,6 +134,21 @@ def test_of_those_that_ask_together_each_is_judged_behind_the_others(world, aske
     sound(world, {"a0": 1, "a1": 1, "b0": 1, "b1": 1})
 
 
+@pytest.mark.parametrize(
+    ("settings", "lease_s"), [({}, 2.0), ({"coordinator_patience_s": 5.0}, 5.0), ({"lease_s": 1.0}, 1.0)]
+)
+def test_a_coordinator_that_dies_keeps_the_lock_for_as_long_as_its_writers_wait(world, asked, settings, lease_s):
+    if settings:
+        world.writer("admin").table.change_settings(**settings)
+        asked.leader.table.session.log.catch_up()
+    lease = asked.coordinator._lease("a round")
+    assert lease.lease.lease_s == lease_s
+    lease.release()
+    lease = asked.leader.table.session.lease("a write of its own")
+    assert lease.lease.lease_s == settings.get("lease_s", 30.0)
+    lease.release()
+
+
 def test_several_begin_by_one_entry(world, asked):
     held: list[Question] = []
     writers = [asking(world, asked, name) for name in "ABC"]
