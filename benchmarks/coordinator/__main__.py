@@ -7,8 +7,8 @@
 
 Stores and arms: benchmarks/coordinator/rates.py. The arms take turns, and medians of the rounds are told. `--published`: each
 request to ``far`` takes what is drawn from published latencies (benchmarks/latencies.py). `--commits`: until each writer has made
-so many. `--kills`: the coordinator is killed half-way. `--profile FILE` keeps the profile of one writer. versitygw and redis-server
-are looked for on the PATH.
+so many. `--kills`: the coordinator is killed half-way. `--profile FILE` keeps the profile of one writer. versitygw and
+redis-server are looked for on the PATH.
 """
 
 from __future__ import annotations
