@@ -60,14 +60,14 @@ class LockUrl:
         return f"{self.scheme}://{self.host}{quote(self.path)}" + (f"?{tail}" if tail else "")
 
 
-def parse_lock_url(url: str, *, options: tuple[str, ...] = ()) -> LockUrl:
-    """Parse a lock URL. ``options`` names the backend's own query keys."""
+def parse_lock_url(url: str, *, options: tuple[str, ...] = (), lease_s: float = LEASE_S) -> LockUrl:
+    """Parse a lock URL. ``options`` names the backend's own query keys; ``lease_s`` counts where the URL has no ``lease``."""
     if is_path(url):
         check_path(url)
         if "?" in url:
             path = url.partition("?")[0]
             raise ConfigError(f"{path!r} is a bare path with settings; write file:///path?lease=10s instead", url=path)
-        return LockUrl("file", "", url)
+        return LockUrl("file", "", url, lease_s)
     parts = split(url)
     # Below, only the part before the query is shown: the rest may be a secret, or the second half of one.
     if parts.fragment:
@@ -93,7 +93,7 @@ def parse_lock_url(url: str, *, options: tuple[str, ...] = ()) -> LockUrl:
         parts.scheme,
         parts.netloc,
         _decoded(parts.path, parts.scheme),
-        LEASE_S if lease is None else check_lease(parse_duration(lease, what="lease")),
+        lease_s if lease is None else check_lease(parse_duration(lease, what="lease")),
         None if max_hold is None else check_max_hold(parse_duration(max_hold, what="max_hold")),
         fixed_key,
         query,

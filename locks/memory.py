@@ -17,12 +17,12 @@ from ..environment import Environment, Event
 from ..errors import ConfigError
 from .core import STOLEN, Backend, Contender, Grant, LeasedLocks, LockRequest
 from .interface import BREAKS_KEPT, BreakRecord, Holder, Release
-from .lock_url import parse_lock_url
+from .lock_url import LEASE_S, parse_lock_url
 
 
-def open_memory_locks(url: str, *, env: Environment) -> LeasedLocks:
+def open_memory_locks(url: str, *, env: Environment, lease_s: float = LEASE_S) -> LeasedLocks:
     """Return the provider for a ``memory://name`` URL."""
-    settings = parse_lock_url(url)
+    settings = parse_lock_url(url, lease_s=lease_s)
     name = settings.host + settings.path
     if not name:
         raise ConfigError("memory:// needs a name, such as memory://tests; providers of one name share keys", url=url)

@@ -1,7 +1,7 @@
 """Open the lock provider for a URL: built-in ones first, then entry points.
 
 A third party registers ``scheme = "package.module:opener"`` in the entry point group ``lakelatch.lock_providers``;
-the opener is called as ``opener(url, env=env)`` and returns a `LockProvider`.
+the opener is called as ``opener(url, env=env)`` and returns a `LockProvider`, which is told the lease with each request.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..environment import SYSTEM, Environment
 from ..errors import ConfigError
 from ..storage import may_hold_secret
 from .interface import LockProvider
-from .lock_url import check_path, is_path, split
+from .lock_url import LEASE_S, check_path, is_path, split
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -81,12 +81,15 @@ def check_url(url: str) -> None:
         split(url)
 
 
-def open_provider(url: object, *, env: Environment = SYSTEM) -> LockProvider:
+def open_provider(url: object, *, env: Environment = SYSTEM, lease_s: float = LEASE_S) -> LockProvider:
     """Open the provider for ``url``; a bare path means ``file://``. It connects at first use. The caller closes it.
 
     Instead of a URL it may be a client: `redis.Redis`, `kazoo.client.KazooClient`, or boto3's client, resource or Table for
     DynamoDB. Its address, credentials and TLS are used, on our own connections with time limits below the lease. The client
     is never closed here, and may be closed before.
+
+    ``lease_s``, in seconds, counts where a URL of a built-in lock has no ``lease``: sessions and time limits of requests
+    follow it too. A client's locks and those of other packages are told the lease with each request.
     """
     if not isinstance(url, str):
         return _open_on(url, env)
@@ -99,7 +102,7 @@ def open_provider(url: object, *, env: Environment = SYSTEM) -> LockProvider:
             raise ConfigError(
                 f"Locks at {scheme}:// need {e.name}; run pip install 'lakelatch[{extra}]'", scheme=scheme, extra=extra
             ) from e
-        return cast(LockProvider, getattr(loaded, opener)(url, env=env))
+        return cast(LockProvider, getattr(loaded, opener)(url, env=env, lease_s=lease_s))
     for entry in _installed():
         if entry.name.lower() == scheme:
             return cast(LockProvider, entry.load()(url, env=env))

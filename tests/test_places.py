@@ -114,12 +114,12 @@ with lakelatch.create(sys.argv[1], record_key="id") as table:
 
 MADE_UP_LOCKS = """
 from .core import LeasedLocks
-from .lock_url import parse_lock_url
+from .lock_url import LEASE_S, parse_lock_url
 from .memory import MemoryBackend
 
 
-def open_made_up_locks(url, *, env):
-    settings = parse_lock_url(url)
+def open_made_up_locks(url, *, env, lease_s=LEASE_S):
+    settings = parse_lock_url(url, lease_s=lease_s)
     return LeasedLocks(MemoryBackend(f"made up, {settings.host}", env), settings, env)
 """
 LOCKED = """

@@ -73,9 +73,9 @@ _MAY_OVERTAKE = " AND (attribute_not_exists(lakelatchQueue[0]) OR lakelatchOvert
 _FIRST = " AND lakelatchQueue[0] = :owner"
 
 
-def open_dynamodb_locks(url: str, *, env: Environment) -> LeasedLocks:
+def open_dynamodb_locks(url: str, *, env: Environment, lease_s: float = LEASE_S) -> LeasedLocks:
     """Return the provider for ``dynamodb://region/table``; ``endpoint=`` is for emulators, ``create=0`` forbids creation."""
-    settings = parse_lock_url(url, options=("create", "endpoint"))
+    settings = parse_lock_url(url, options=("create", "endpoint"), lease_s=lease_s)
     name = settings.path.strip("/")
     if not settings.host or not name or "/" in name:
         raise ConfigError(

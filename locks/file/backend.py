@@ -46,7 +46,7 @@ from ...errors import ConfigError, LockUnavailableError, StorageError
 from ...storage.local import next_step, refuse_no_folder
 from ..core import Backend, Contender, Grant, LeasedLocks, LockRequest, break_of
 from ..interface import BREAKS_KEPT, BreakRecord, Holder, Release
-from ..lock_url import is_path, parse_lock_url
+from ..lock_url import LEASE_S, is_path, parse_lock_url
 from . import generations as gen
 from .filesystem_check import check_link
 from .hudi_lock_file import HudiLockFile, open_hudi_file
@@ -66,9 +66,9 @@ _LASTING = {
 _checked: set[str] = set()  # folders where link() was tried by this process
 
 
-def open_file_locks(url: str, *, env: Environment) -> LeasedLocks:
+def open_file_locks(url: str, *, env: Environment, lease_s: float = LEASE_S) -> LeasedLocks:
     """Open the provider for a folder, which is created at first use."""
-    settings = parse_lock_url(url, options=_OPTIONS)
+    settings = parse_lock_url(url, options=_OPTIONS, lease_s=lease_s)
     if settings.host not in ("", "localhost"):
         raise ConfigError(f"{url!r} names the host {settings.host!r}; write file:///path with three slashes", url=url)
     if settings.path in ("", "/") or not (settings.path.startswith("/") or is_path(url)):

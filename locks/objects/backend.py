@@ -35,7 +35,7 @@ from ...storage import Outcome, Put, Store, open_store
 from ...storage.probe import probe
 from ..core import Backend, Capacity, Contender, Grant, LeasedLocks, LockRequest
 from ..interface import BreakRecord, Holder, Release
-from ..lock_url import LockUrl, parse_duration, parse_lock_url
+from ..lock_url import LEASE_S, LockUrl, parse_duration, parse_lock_url
 from .pacing import Found, Pace, Rhythm
 from .record import LockObject, Names, TokenObject, broken_of, ms, to_json
 from .server_clock import ServerClock, Stamp
@@ -54,9 +54,9 @@ _STORE_OPTIONS = ("account_name", "allow_http", "endpoint", "region")
 _VERDICT = "store.json"
 
 
-def open_object_locks(url: str, *, env: Environment) -> LeasedLocks:
+def open_object_locks(url: str, *, env: Environment, lease_s: float = LEASE_S) -> LeasedLocks:
     """Return the provider for a bucket URL; no request is sent yet."""
-    settings = parse_lock_url(url, options=(*_STORE_OPTIONS, "layout", "max_skew"))
+    settings = parse_lock_url(url, options=(*_STORE_OPTIONS, "layout", "max_skew"), lease_s=lease_s)
     options = dict(settings.options)
     layout = options.pop("layout", "")
     if layout not in ("", "hudi"):

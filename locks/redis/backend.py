@@ -30,7 +30,7 @@ from ...environment import Environment
 from ...errors import ConfigError, LakeLatchError, LockError, LockUnavailableError
 from ..core import Backend, Contender, Grant, LeasedLocks, LockRequest, break_of, fields_of
 from ..interface import BREAKS_KEPT, BreakRecord, Holder, Release
-from ..lock_url import LockUrl, parse_lock_url
+from ..lock_url import LEASE_S, LockUrl, parse_lock_url
 from .address import OPTIONS, Address
 from .client import Server, how_it_connects
 from .scripts import ACQUIRE, BREAK, INSPECT, LEAVE, RELEASE, RENEW, Script
@@ -44,9 +44,9 @@ _NAME_MAX = 400
 _OWED_MAX = 100  # with more failures than this the server was not merely stopped
 
 
-def open_redis_locks(url: str, *, env: Environment) -> LeasedLocks:
+def open_redis_locks(url: str, *, env: Environment, lease_s: float = LEASE_S) -> LeasedLocks:
     """Return the provider for a Redis URL. Connects at first use."""
-    settings = parse_lock_url(url, options=(*OPTIONS, "wait_replicas"))
+    settings = parse_lock_url(url, options=(*OPTIONS, "wait_replicas"), lease_s=lease_s)
     replicas = settings.options.get("wait_replicas", "0")
     if not (replicas.isascii() and replicas.isdigit()):
         raise ConfigError(f"wait_replicas={replicas!r} is not a number of replicas", url=url)

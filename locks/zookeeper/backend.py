@@ -32,7 +32,7 @@ from ...environment import Environment, Process
 from ...errors import ConfigError, LockUnavailableError
 from ..core import EXPIRED, STOLEN, Backend, Contender, Grant, LeasedLocks, LockRequest, break_of
 from ..interface import BreakRecord, Holder, Release
-from ..lock_url import LockUrl, parse_duration, parse_lock_url
+from ..lock_url import LEASE_S, LockUrl, parse_duration, parse_lock_url
 from . import nodes
 from .session import Address, NoAnswerError, Session
 
@@ -44,9 +44,9 @@ _BASE = "/lakelatch"  # of locks on a user's client
 _T = TypeVar("_T")
 
 
-def open_zookeeper_locks(url: str, *, env: Environment) -> LeasedLocks:
+def open_zookeeper_locks(url: str, *, env: Environment, lease_s: float = LEASE_S) -> LeasedLocks:
     """Return the provider for a ``zk://`` URL; connects at first use."""
-    settings = parse_lock_url(url, options=_OPTIONS)
+    settings = parse_lock_url(url, options=_OPTIONS, lease_s=lease_s)
     options = settings.options
     if not settings.host:
         raise ConfigError(f"{url!r} names no server; write for example zk://host:2181/locks", url=url)
@@ -63,7 +63,7 @@ def open_zookeeper_locks(url: str, *, env: Environment) -> LeasedLocks:
         if not _SESSION_S_MIN <= session_s <= _SESSION_S_MAX:
             raise ConfigError(f"A session time-out of {session_s:g} s cannot work; choose 1 s to 24 h", url=url)
     else:
-        session_s = max(4.0, 2 * settings.lease_s)  # with the default lease 60 s, as Hudi asks for
+        session_s = min(max(4.0, 2 * settings.lease_s), _SESSION_S_MAX)  # with the default lease 60 s, as Hudi asks for
     base = settings.path.strip("/")
     _check_path(base, url)
     _check_path(settings.key, url)

@@ -231,8 +231,7 @@ class Settings:
     )
     lease_s: float = _seconds(
         30.0,
-        "how long a lock lease lasts unless renewed, where the lock's URL does not say (``?lease=10s``). ZooKeeper keeps the "
-        "lock of a dead holder for a session, which follows the URL alone.",
+        "how long a lock lease lasts unless renewed, where the lock's URL does not say (``?lease=10s``).",
     )
     lock_wait_s: float = _seconds(120.0, "how long a commit waits for the lock.")
     yield_wait_s: float = _seconds(

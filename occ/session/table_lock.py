@@ -67,6 +67,13 @@ def _openable(lock: str) -> bool:
     return False
 
 
+_Opened = tuple[str, float]  # a lock, and the lease that it is opened for where its URL names none
+
+
+def _opened(settings: Settings) -> _Opened:
+    return settings.lock, settings.lease_s
+
+
 class TableLease:
     """A lease and the generation that it was taken in.
 
@@ -144,17 +151,17 @@ class TableLock:
     def __init__(self, log: CommitLog, store: Store, env: Environment, writer: str) -> None:
         self.expected: str | None = None
         self._log, self._store, self._env, self._writer = log, store, env, writer
-        self._open: dict[str, LockProvider] = {}
-        self._used: list[str] = []
+        self._open: dict[_Opened, LockProvider] = {}
+        self._used: list[_Opened] = []
         self._kept: TableLease | None = None  # given back by its last holder, and not yet to the others
         self._kept_from = 0.0
         self._keeping: list[Task[None]] = []
         self._mutex = threading.Lock()  # guards these; never held during a request
         self._first = log.state.settings.lock
 
-    def provider(self, lock: str | None = None) -> tuple[LockProvider, str] | None:
-        """The provider of the lock in force, or of another setting, and the key there; None for ``none://``."""
-        lock = lock or self._log.state.settings.lock
+    def provider(self, settings: Settings | None = None) -> tuple[LockProvider, str] | None:
+        """The provider of the lock in force, or of other settings, and the key there; None for ``none://``."""
+        opened = lock, lease_s = _opened(settings or self._log.state.settings)
         if lock == NO_LOCK:
             return None
         # In its own folder the table needs no name: hosts may see that folder under different paths.
@@ -162,23 +169,25 @@ class TableLock:
         # Encoded: a folder's name may have '#', '?' or '%'.
         place = f"{self._store.url}/{OWN_LOCK_FOLDER}"
         with self._mutex:
-            if lock not in self._open:
+            if opened not in self._open:
                 if not own:
                     self._refuse_unopenable(lock)
-                self._open[lock] = open_provider(place if own else lock, env=self._env)
-            return self._open[lock], "table" if own else self._store.url
+                # A session that outlives the lease would keep everybody out after its holder's death.
+                self._open[opened] = open_provider(place if own else lock, env=self._env, lease_s=lease_s)
+            return self._open[opened], "table" if own else self._store.url
 
     @contextmanager
-    def _using(self, lock: str) -> Iterator[tuple[LockProvider, str] | None]:
-        """Keep a provider open while it is used; providers of earlier locks are closed after their last use."""
+    def _using(self, settings: Settings) -> Iterator[tuple[LockProvider, str] | None]:
+        """Keep a provider open while it is used; providers of earlier locks and leases are closed after their last use."""
+        opened = _opened(settings)
         with self._mutex:
-            self._used.append(lock)
+            self._used.append(opened)
         try:
-            yield self.provider(lock)
+            yield self.provider(settings)
         finally:
             with self._mutex:
-                self._used.remove(lock)
-                past = set(self._open) - {*self._used, lock, self._log.state.settings.lock}
+                self._used.remove(opened)
+                past = set(self._open) - {*self._used, opened, _opened(self._log.state.settings)}
                 closing = [self._open.pop(each) for each in past]
             for provider in closing:
                 provider.close()
@@ -288,14 +297,15 @@ class TableLock:
         max_hold_s: float | None = None,
         lease_s: float | None = None,
     ) -> Lease:
-        own_lease = "lease" in lock_options(settings.lock)
-        with self._using(settings.lock) as found:
+        with self._using(settings) as found:
             if found is None:
                 return NoLease()
             return found[0].acquire(
                 found[1],
                 wait_s=max(give_up - self._env.monotonic(), 0.0),
-                lease_s=None if own_lease else min(settings.lease_s, lease_s or settings.lease_s),
+                lease_s=None
+                if "lease" in lock_options(settings.lock)
+                else min(settings.lease_s, lease_s or settings.lease_s),
                 token_above=token_above,
                 reason=f"{self._writer}: {why}",
                 max_hold_s=max_hold_s,
@@ -376,7 +386,7 @@ class TableLock:
     def _second(self, old: TableLease, settings: Settings, give_up: float) -> Lease:
         """Take a lease on the new lock. It may be the old lock under another URL, which is held already."""
         try:
-            with self._using(settings.lock) as found:
+            with self._using(settings) as found:
                 if found is not None:
                     lease = found[0].try_acquire(found[1], reason=f"{self._writer}: becoming the table's lock")
                     if lease is not None:

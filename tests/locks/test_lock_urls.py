@@ -155,6 +155,18 @@ def test_the_lease_of_the_url_is_the_default_of_the_call() -> None:
     assert holder.until - holder.since == pytest.approx(2.0, abs=0.1)
 
 
+@pytest.mark.parametrize(
+    "url", ["file:///x/locks", "/x/locks", "memory://m", "zk://h/locks", "redis://h", "dynamodb://r/t", "s3://b/locks"]
+)
+def test_the_lease_of_whoever_opens_a_lock_counts_where_the_url_has_none(url: str) -> None:
+    """Sessions and time limits of requests follow it, so each opener has to hear it."""
+    with open_provider(url, lease_s=7.0) as locks:
+        assert locks.url.endswith("?lease=7s")
+    if not url.startswith("/"):
+        with open_provider(f"{url}?lease=5s", lease_s=7.0) as locks:
+            assert locks.url.endswith("?lease=5s")
+
+
 def test_a_third_party_is_found_and_built_ins_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opener = f"{__name__}:open_theirs"
     monkeypatch.syspath_prepend(installed(tmp_path, theirs=opener, memory=opener))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,8 +15,9 @@ from uuid import uuid4
 import pytest
 from kazoo.client import KazooClient
 
+import lakelatch
 from lakelatch.environment import SystemEnvironment
-from lakelatch.errors import ConfigError, LockTimeoutError, LockUnavailableError, TokenRegressedError
+from lakelatch.errors import ConfigError, LockError, LockTimeoutError, LockUnavailableError, TokenRegressedError
 from lakelatch.locks import Lease, LockProvider, Release, open_provider
 from lakelatch.locks.interface import BREAKS_KEPT
 from lakelatch.locks.zookeeper.nodes import node_name
@@ -274,6 +276,41 @@ def test_a_killed_holder_is_followed_when_its_session_ends(address: str, locks: 
             assert time.monotonic() - began > 0.5, (
                 "the lock did not outlive the process, so the session was not its own"
             )
+
+
+_HOLD_A_TABLE = """
+import sys
+import lakelatch
+table = lakelatch.open(sys.argv[1])
+lease = table.lock.lease("holding")
+print("held", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_killed_holder_of_a_table_keeps_others_out_for_a_session_of_the_tables_lease(
+    node: Node, tmp_path: Path, key: str
+) -> None:
+    """With the lease of 30 s that a URL has by default the session would be 60 s, and the wait in vain."""
+    url = str(tmp_path / "t")
+    lock = f"zk://127.0.0.1:{node.port}/{key}"
+    with lakelatch.create(url, record_key="id", schema="id string", lock=lock, lease_s=2.0, lock_wait_s=20.0) as table:
+        command = [sys.executable, "-c", _HOLD_A_TABLE, url]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == b"held\n"
+            assert table.lock.provider()[0].inspect(table.url) is not None
+            holder.kill()
+        with table.lock.lease("following") as lease:
+            lease.ensure_held(fresh=True)
+        first = table.lock.provider()[0]
+        table.change_settings(lease_s=3.0)
+        table.insert([{"id": "a"}])
+        with table.lock.lease("as the settings are now") as lease:
+            lease.ensure_held(fresh=True)
+        assert table.lock.provider()[0]._backend.lease_s_max() == 3.0
+        with pytest.raises(LockError, match="closed"):
+            first.try_acquire(key)
 
 
 def test_a_stopped_holder_is_followed_and_knows_it(address: str, locks: LockProvider, key: str) -> None:

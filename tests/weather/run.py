@@ -110,7 +110,7 @@ class Weather:
             ensemble = servers.zookeeper([self.network.add(f"zk{n}") for n in range(3)], folder / "zk")
             self.servers += ensemble
             named = ",".join(f"{each.host.address}:2181" for each in ensemble)
-            self._lock = f"zk://{named}/locks?lease={LEASE_S:g}s"  # the session of a dead holder follows the URL alone
+            self._lock = f"zk://{named}/locks"
         self.writers = [Writer(self, n, self.writer_hosts[n % 3]) for n in range(writers)]
 
     def begin(self) -> None:

@@ -105,8 +105,7 @@ class _Session:
 
     def hold(self, note: Note) -> None:
         note.attempt()
-        lock = self._table.settings.lock
-        found = self._table.lock.provider(lock)
+        found = self._table.lock.provider()
         if found is None:
             raise ConfigError("there is no lock to hold with none://; name another --lock")
         try:

@@ -105,7 +105,7 @@ class Watched:
             self.ready = True
 
     def _look_at_lock(self) -> bool:
-        found = self.table.lock.provider(self._ledger.state.settings.lock)
+        found = self.table.lock.provider(self._ledger.state.settings)
         holder = found[0].inspect(found[1]) if found else None
         now, before = self.env.now(), self._holder
         with self._mutex:

@@ -96,7 +96,7 @@ def test_providers_of_earlier_locks_are_closed(world: World, folder: Path):
     for number in range(5):
         a.table.set_lock(f"file://{folder}/locks-{number}")
     a.add("a")
-    assert list(a.table.lock._open) == [a.table.settings.lock]
+    assert list(a.table.lock._open) == [(a.table.settings.lock, a.table.settings.lease_s)]
     assert first is not None
     with pytest.raises(lakelatch.LockError, match="closed"):
         first[0].try_acquire("x")
