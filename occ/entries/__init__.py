@@ -1,6 +1,6 @@
 """The entries of the commit log: begin, commit, end and setting, as values and as bytes."""
 
-from .batches import SOURCES_MAX, Batch, Batches, Landed
+from .batches import NOTHING, SOURCES_MAX, Batch, Batches, BatchGiven, Landed
 from .column_statistics import columns_of, encoded, of_footer, slices_that_may_match
 from .echo import echo, echo_body, echo_of
 from .entries import (
@@ -63,6 +63,7 @@ from .write_sets import write_set_of
 __all__ = [
     "ASYNC",
     "INLINE_BYTES",
+    "NOTHING",
     "NO_LOCK",
     "OFF",
     "OWN_LOCK",
@@ -73,6 +74,7 @@ __all__ = [
     "TRANSACTIONAL",
     "UNTOLD",
     "Batch",
+    "BatchGiven",
     "Batches",
     "Begin",
     "BeginRequest",
