@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import http.client
 import multiprocessing
+import queue
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -64,6 +66,15 @@ def held(pid: int) -> dict[str, int]:
     }
 
 
+def connected(pid: int) -> int:
+    """Return the number of sockets that a process has open."""
+    found = 0
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            found += "socket" in str(each.readlink())
+    return found
+
+
 def memory(connections: int, groups: int, commits: int) -> dict[str, Any]:
     """Measure a coordinator of a table of so many file groups, after so many commits over each connection.
 
@@ -86,10 +97,12 @@ def memory(connections: int, groups: int, commits: int) -> dict[str, Any]:
         began = time.monotonic()
         writers = spawned.Process(target=ask, args=(place.url, url, connections, commits, over, told))
         writers.start()
-        failed = told.get()
-        seconds = time.monotonic() - began
-        found = held(leader.pid)
-        sockets = sum(1 for each in Path(f"/proc/{leader.pid}/fd").iterdir() if "socket" in str(each.readlink()))
+        failed, sockets = None, 0
+        while failed is None:  # a server closes connections that are idle for long
+            sockets = max(sockets, connected(leader.pid))
+            with suppress(queue.Empty):
+                failed = told.get(timeout=0.5)
+        seconds, found = time.monotonic() - began, held(leader.pid)
         over.set()
         writers.join()
         stop.set()
