@@ -1,14 +1,15 @@
 """Many writers of one table on an object store, in virtual time: a request takes as long as it does there, work of the CPU none.
 
     python -m benchmarks.commits.simulated [--writers 100,1000] [--commits 3] [--request-ms 30] [--slow 0.05] [--seed 1]
-                                           [--lock-ms 5 [--coordinated [--at-once]]]
+                                           [--lock-ms 5 [--coordinated [--at-once]]] [--published s3-standard]
 
 The real library in the simulator of the tests (tests/simulation): each writer is a process with a handle of its own, which adds
 one file in each commit, without a lock, or under one of a service that answers in `--lock-ms` and serves its waiters in order.
 `--coordinated`: a coordinator begins and commits for all of them, a millisecond away; `--at-once` with the setting
 `publish_at_once`.
 
-A request takes its time half before and half after it is carried out; a slow one ten times as long. What is told is of a store
+A request takes its time half before and half after it is carried out; a slow one ten times as long. `--published`: it takes what
+is drawn from the published latencies of that store (benchmarks/latencies.py). What is told is of a store
 that answers all requests at once in that time; a rate is per virtual second. Afterwards the timeline has to name every commit
 that was acknowledged, and no other.
 """
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from greenlet import getcurrent
 
 import lakelatch
 from lakelatch.environment import Process
@@ -44,6 +46,7 @@ from tests.simulation.scheduler import Scheduler, SimProcess
 from tests.simulation.store import Objects, SimStore
 
 from .._report import machine, percentile, show
+from ..latencies import STORES, Published
 
 PART = "part=a"
 SLOW = 10.0  # times as long
@@ -52,24 +55,36 @@ SLOW = 10.0  # times as long
 class Latency:
     """The network between a process and the store: nothing is lost, and everything takes its time.
 
-    ``spread``: by what share of it that varies.
+    ``spread``: by what share of it that varies; ``published``: what it is drawn from instead.
     """
 
     process = None  # the store asks who sends a request; nobody here is told apart
 
-    def __init__(self, scheduler: Scheduler, request_s: float, slow: float, spread: float = 0.3) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        request_s: float,
+        slow: float,
+        spread: float = 0.3,
+        published: Published | None = None,
+    ) -> None:
         self.scheduler, self._request_s, self._slow, self._spread = scheduler, request_s, slow, spread
+        self._published, self._halves = published, dict[object, float]()  # by who waits for its answer
         self.requests = Counter[str]()
 
     def before(self, step: str) -> str:
         """The way there."""
         self.requests[step] += 1
-        self.scheduler.pause(self._way())
+        if self._published is not None:
+            self._halves[getcurrent()] = half = self._published.draw(self.scheduler.random, step) / 2
+            self.scheduler.pause(half)
+        else:
+            self.scheduler.pause(self._way())
         return ""
 
     def after(self, fault: str) -> bool:  # noqa: ARG002 - there is none
         """The way back."""
-        self.scheduler.pause(self._way())
+        self.scheduler.pause(self._halves.pop(getcurrent()) if self._published is not None else self._way())
         return False
 
     def _way(self) -> float:
@@ -179,15 +194,16 @@ class Run:
         *,
         lock_s: float,
         coordinated: bool,
+        published: Published | None = None,
         **settings: bool,
     ) -> None:
         self.scheduler = Scheduler(seed, steps_max=10**9)
         self.objects = Objects(new_table("sim://lock" if lock_s else NO_LOCK, **settings))
         self._space, self._lock_s = _Space(), lock_s
-        self.latency = Latency(self.scheduler, request_s, slow)
+        self.latency = Latency(self.scheduler, request_s, slow, published=published)
         self.took: list[float] = []
         self.landed: list[str] = []
-        self.began, self.commits = 0.0, commits
+        self.began, self.ended, self.commits = 0.0, 0.0, commits
         self._waiting, self._writers = writers, writers
         self._coordinated, self._near = coordinated, list[Near]()
 
@@ -225,7 +241,8 @@ class Run:
         for count in range(1, self.commits + 1):
             began = self.scheduler.now
             self._commit(table, number, count)
-            self.took.append(self.scheduler.now - began)
+            self.ended = self.scheduler.now
+            self.took.append(self.ended - began)
         table.close()
 
     def _commit(self, table: Table, number: int, count: int) -> None:
@@ -254,7 +271,7 @@ class Run:
         self.scheduler.run()
 
     def facts(self) -> dict[str, Any]:
-        seconds = self.scheduler.now - self.began
+        seconds = self.ended - self.began
         return {
             "writers": self._writers,
             "commits": len(self.took),
@@ -277,25 +294,26 @@ def main() -> None:
     options.add_argument("--lock-ms", type=float, default=0.0, help="of a request to the lock service; 0: no lock")
     options.add_argument("--coordinated", action="store_true", help="a coordinator begins and commits for all")
     options.add_argument("--at-once", action="store_true", help="the instants of an entry are put at the same time")
+    options.add_argument("--published", choices=sorted(STORES), help="a store whose latencies are drawn from")
     given = options.parse_args()
     show("machine", machine())
     for writers in map(int, given.writers.split(",")):
         began = time.process_time()
-        with simulated():
-            run = Run(
-                writers,
-                given.commits,
-                given.request_ms / 1000,
-                given.slow,
-                given.seed,
-                lock_s=given.lock_ms / 1000,
-                coordinated=given.coordinated,
-                publish_at_once=given.at_once,
-            )
-            run.perform()
-            facts = run.facts()
-            run.judge()
+        facts = measured(
+            writers, given.commits, given.request_ms / 1000, given.slow, given.seed, lock_s=given.lock_ms / 1000,
+            coordinated=given.coordinated, published=STORES.get(given.published), publish_at_once=given.at_once,
+        )  # fmt: skip
         show("one table", facts | {"cpu_s": round(time.process_time() - began, 1)})
+
+
+def measured(*given: Any, **more: Any) -> dict[str, Any]:
+    """Perform one `Run` and return its facts, once it is seen that nothing was lost."""
+    with simulated():
+        run = Run(*given, **more)
+        run.perform()
+        facts = run.facts()
+        run.judge()
+    return facts
 
 
 if __name__ == "__main__":

@@ -22,8 +22,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from ...ahead import Task
 from ...conflict import WriteSet
 from ...errors import CommitError, LakeLatchError, LockLostError
 from ...hudi.timeline import next_label
@@ -46,6 +48,7 @@ from .validator import CommitValidator
 
 if TYPE_CHECKING:
     from ...conflict import ReadSet
+    from ...environment import Event
     from ..entries import Operation
     from ..log import LogState
     from ..session import Session, TableLease
@@ -55,7 +58,11 @@ MEMBERS_MAX = 64  # of one entry
 WAITING_MAX = 1024  # that wait for a round
 _ENTRY_BYTES = 1 << 20  # of the requests that one entry takes
 _TRIES = 3  # leases that end before the entry is appended
-_GATHERS = 0.1  # of the time of a round, before the next one
+# Pauses before a round, while nobody or one waits, as a share of the time of the last round of commits: entries, of which
+# the log takes one a request, are few, and each has several members.
+_GATHERS_COMMITS, _GATHERS_BEGINS, _PAUSE_S_MAX = 0.25, 0.15, 0.25
+_LEASE_S = 2.0  # the least of its leases: a coordinator that dies or is stopped keeps others waiting for as long
+_GIVES_WAY_S = 1.0  # the longest that begins wait for an entry of commits
 _SEEN_MAX = 8192  # landed commits whose write sets are remembered
 _log = logging.getLogger("lakelatch.coordinator")
 
@@ -94,11 +101,13 @@ class _Waiting:
 class _Line:
     """Writers that wait for one kind of round, first come first served. The thread of the rounds ends when nobody waits."""
 
-    def __init__(self, session: Session, round_: Callable[[Sequence[_Waiting]], None]) -> None:
-        self._env, self._round = session.env, round_
+    def __init__(
+        self, session: Session, round_: Callable[[Sequence[_Waiting]], None], pause_s: Callable[[], float]
+    ) -> None:
+        self._env, self._round, self._pause_s = session.env, round_, pause_s
         self._mutex = threading.Lock()
         self._waiting: deque[_Waiting] = deque()
-        self._works, self._pause_s = False, 0.0
+        self._works, self.took_s = False, 0.0
 
     def join(self, each: _Waiting) -> bool:
         """Wait for the next round. Return False if too many do."""
@@ -119,8 +128,8 @@ class _Line:
     def _work(self) -> None:
         while True:
             # Writers that one round has answered ask again at one time: the first must not get the next round for itself.
-            if self._pause_s:
-                self._env.sleep(self._pause_s)
+            if (pause_s := self._pause_s()) and len(self._waiting) < 2:
+                self._env.sleep(min(pause_s, _PAUSE_S_MAX))
             if not (some := self._next()):
                 return
             began = self._env.monotonic()
@@ -130,7 +139,7 @@ class _Line:
                 _log.exception("a round of the coordinator failed; its writers go on by themselves")
                 for each in some:
                     each.answer(None)
-            self._pause_s = (self._env.monotonic() - began) * _GATHERS if len(some) > 1 else 0.0
+            self.took_s = self._env.monotonic() - began if len(some) > 1 else 0.0
 
     def _next(self) -> list[_Waiting]:
         with self._mutex:
@@ -154,12 +163,15 @@ class Coordinator:
     def __init__(self, session: Session) -> None:
         session.require_log()
         self._session, self._known = session, session.log.remember()
-        self._begins, self._commits = _Line(session, self._begin), _Line(session, self._commit)
+        self._commits = _Line(session, self._commit, lambda: _GATHERS_COMMITS * self._commits.took_s)
+        self._begins = _Line(session, self._begin, lambda: _GATHERS_BEGINS * self._commits.took_s)
         self.work = CoordinatorWork()
         self._seen: Seen = {}
         self._seen_under: tuple[int, int] = (0, 0)  # epoch and settings of what was seen
         self._tried = 0  # the slot that was tried last
         self._crowded_at = session.env.monotonic()  # when several were at work (monotonic)
+        self._ahead: Task[TableLease] | None = None  # a lease for the next round of commits
+        self._first: Event | None = None  # set when begins may be put
 
     def ask(self, question: Question, answer: Callable[[Answer | None], object]) -> None:
         """Take a question; ``answer`` is called once or more, on another thread. None: ask later, or decide for yourself."""
@@ -194,6 +206,8 @@ class Coordinator:
             return begun_together(begins, session.env.now())
 
         entry: LogEntry | None = None
+        if (first := self._first) is not None:
+            first.wait(_GIVES_WAY_S)
         try:
             entry = log.append(build, publishes=False, confirms=False)
         except LakeLatchError as e:
@@ -237,6 +251,7 @@ class Coordinator:
                 self._tell(each)
         if not members:
             return
+        self._go_first()
         try:
             for commit in session.log.publish_in_turn(members):
                 self.work.unpublished -= 1
@@ -247,19 +262,45 @@ class Coordinator:
             for commit in members:
                 for each in of.pop(commit.instant, ()):
                     self._tell(each, published=False)
+        if self._ahead is not None and not self._ahead.ended:
+            self._let_begin()  # others hold the lock
 
     def _land(self, waiting: Sequence[_Waiting]) -> LogEntry | None:
         """Append one entry with the commits of all that pass, under a lease of the table's lock."""
-        session = self._session
+        session, ahead, self._ahead = self._session, self._ahead, None
         for _ in range(_TRIES):
-            if session.settings.timeline_first or session.lock.shared_with_jvm:
-                return None
             session.log.look()
-            with session.lease(f"committing for {len(waiting)}") as lease, suppress(LockLostError):
-                return session.log.append(lambda state: self._entry(state, lease, waiting), look=False, confirms=False)
+            if ahead is None and (session.settings.timeline_first or session.lock.shared_with_jvm):
+                return None
+            lease = self._lease(f"committing for {len(waiting)}") if ahead is None else ahead.take()
+            ahead = None
+            try:
+                with suppress(LockLostError):
+                    return session.log.append(partial(self._entry, lease, waiting), look=False, confirms=False)
+            finally:
+                self._let_begin()
+                session.afterwards(lease.release, "the lock could not be given back")
         return None
 
-    def _entry(self, state: LogState, lease: TableLease, waiting: Sequence[_Waiting]) -> LogEntry | None:
+    def _lease(self, why: str) -> TableLease:
+        return self._session.lease(why, lease_s=max(_LEASE_S, self._session.settings.coordinator_patience_s))
+
+    def _go_first(self) -> None:
+        """Take the lock for those that wait already, and have begins wait for their entry.
+
+        t=0  an entry is published: the writers that it answers ask to begin, while others have been waiting to commit
+        t=1  a begin takes the next slot of the log, and the commits wait for a request to the store, and so does the next begin
+        """
+        if self._commits.length and self._session.log.publishes_at_once:  # else publication takes long
+            self._first = self._session.env.event()
+            self._ahead = Task(self._session.env, partial(self._lease, "committing for others"))
+
+    def _let_begin(self) -> None:
+        first, self._first = self._first, None
+        if first is not None:
+            first.set()
+
+    def _entry(self, lease: TableLease, waiting: Sequence[_Waiting], state: LogState) -> LogEntry | None:
         session, slot = self._session, self._session.log.next_slot
         token, members, trial = lease.token_at(state), list[Commit](), state.fork()
         self._forget(state, slot)

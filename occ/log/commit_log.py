@@ -148,24 +148,25 @@ def _size(commit: Commit) -> int:
 class KnownEntries:
     """The newest entries of the log as bytes, for writers that read it through another handle's memory. Bounded.
 
-    Safe to share between threads; nobody who asks waits for a request of the handle.
+    Safe to share between threads; nobody who asks waits for a request of the handle. Nobody is told of an entry that may not
+    count, whoever has put it:
 
-    Attributes:
-        unconfirmed: slots, with their epochs, of its own entries of which it is not known yet whether they count
-            (`CommitLog.confirm`). Nobody is told of them, nor of what stands behind.
-        confirmed: the largest slot that is known to count.
+        t=0  coordinators P and Q are suspended; their epoch is closed, and its folder removed
+        t=1  P puts commits(A) into a slot that is empty now, and Q reads it before it looks for a newer epoch (trap 18)
+        t=2  A asks Q, and must not hear that it has landed
     """
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self.unconfirmed, self.confirmed = dict[int, int](), -1
-        self._entries: deque[tuple[int, str, bytes]] = deque()
+        self._certain = (0, 0)  # epoch and slot of the first that may not count
+        self._doubtful = list[tuple[LogEntry, int]]()  # own entries until they are confirmed, with their epochs
+        self._entries: deque[tuple[tuple[int, int], str, bytes]] = deque()
         self._bytes = 0
 
-    def add(self, slot: int, path: str, body: bytes) -> None:
+    def add(self, epoch: int, slot: int, path: str, body: bytes) -> None:
         """Add the next entry."""
         with self._mutex:
-            self._entries.append((slot, path, body))
+            self._entries.append(((epoch, slot), path, body))
             self._bytes += len(body)
             while len(self._entries) > _KNOWN or self._bytes > _KNOWN_BYTES:
                 self._bytes -= len(self._entries.popleft()[2])
@@ -173,31 +174,35 @@ class KnownEntries:
     def since(self, slot: int) -> tuple[tuple[str, bytes], ...]:
         """Path and bytes of the entries from that slot on, for `CommitLog.take`; none if some of them are forgotten."""
         with self._mutex:
-            found = list(takewhile(lambda each: each[0] >= slot, reversed(self._entries)))
-            end = min(self.unconfirmed, default=None)
-        if not found or found[-1][0] != slot:
+            found = list(takewhile(lambda each: each[0][1] >= slot, reversed(self._entries)))
+            end = self._certain
+        if not found or found[-1][0][1] != slot:
             return ()
-        return tuple((path, body) for at, path, body in reversed(found) if end is None or at < end)
+        return tuple((path, body) for at, path, body in reversed(found) if at < end)
 
-    def append(self, slot: int, epoch: int) -> None:
-        """Note that an own entry has been put there, which is not confirmed."""
+    def certify(self, epoch: int, slot: int) -> None:
+        """Note that all before that slot count: after they were read or put, the epoch was seen to be the newest."""
         with self._mutex:
-            self.unconfirmed[slot] = epoch
+            self._certain = max(self._certain, (epoch, slot))
 
-    def confirm(self, slot: int) -> bool:
-        """Note that the entry of that slot counts, and those before it. Return False if they were forgotten meanwhile."""
+    def doubt(self, entry: LogEntry, epoch: int) -> None:
+        """Note that an own entry has been put there, which may not count."""
         with self._mutex:
-            there = slot in self.unconfirmed
-            if there:
-                self.unconfirmed = {at: epoch for at, epoch in self.unconfirmed.items() if at > slot}
-                self.confirmed = max(self.confirmed, slot)
-            return there or slot <= self.confirmed
+            self._doubtful.append((entry, epoch))
+
+    def epoch_of(self, entry: LogEntry) -> int | None:
+        """Forget the doubt about an own entry and return the epoch that it was put into; None if there was none."""
+        with self._mutex:
+            found = next((each for each in self._doubtful if each[0] is entry), None)
+            if found is not None:
+                self._doubtful.remove(found)
+            return None if found is None else found[1]
 
     def forget(self) -> None:
-        """Forget everything: the log was replaced, and what was read may be a zombie's."""
+        """Forget all entries: the log was replaced, and what was read may be a zombie's."""
         with self._mutex:
             self._entries.clear()
-            self._bytes, self.unconfirmed, self.confirmed = 0, {}, -1
+            self._bytes = 0
 
 
 class Told:
@@ -311,7 +316,12 @@ class CommitLog:
                     if self._store.body(path) is None:
                         self._start_at_newest_epoch()
                 elif not (self.state.closed and self._open_epoch(path)):
-                    return self.state
+                    return self._certified()
+
+    def _certified(self) -> LogState:
+        if self.known is not None:
+            self.known.certify(self.epoch, self.next_slot)
+        return self.state
 
     def _reader(self) -> ReadAhead:
         met, self._met = self._met, None
@@ -387,7 +397,7 @@ class CommitLog:
 
     def _apply(self, entry: LogEntry, path: str, body: bytes) -> None:
         if self.known is not None:
-            self.known.add(entry.slot, path, body)
+            self.known.add(self.epoch, entry.slot, path, body)
         if isinstance(entry, Open):
             self._foreign.epoch_begins(entry.top)
             if self._unverified is not None:  # its closer has published the previous epoch's commits and flushed them
@@ -538,17 +548,19 @@ class CommitLog:
             t=0  it puts begins(A, B) into slot 7, and commits(C) into slot 8
             t=1  it reads that its epoch is the newest, asked after the put into 7: so 7 counts, whatever becomes of 8
 
-        What stands before an entry that counts does too. False also if that is not known: then the log on the store says what
-        became of the entry's members.
+        What stands before an entry that counts does too. It is asked for the epoch of the put, because another thread may have
+        gone on to a newer one meanwhile, where larger slots count. False also if that is not known: then the log on the store
+        says what became of the entry's members.
         """
         assert self.known is not None
-        epoch = self.known.unconfirmed.get(entry.slot)
+        epoch = self.known.epoch_of(entry)
         try:
-            replaced = epoch is not None and bool(epochs(self._store, since=epoch + 1))
+            counts = epoch is not None and not epochs(self._store, since=epoch + 1)
         except StorageError:
             return False
-        if not replaced:
-            return self.known.confirm(entry.slot)
+        if epoch is not None and counts:
+            self.known.certify(epoch, entry.slot + 1)
+            return True
         with self._mutex:
             if self.epoch == epoch:
                 self.epoch = 0
@@ -561,9 +573,10 @@ class CommitLog:
         if not self._insist(path, body, entry):
             return None
         entry = at_slot(entry, slot)
+        counts = False  # it, and those before it
         if not confirms and self.known is not None:
-            self.known.append(slot, epoch)
-        elif self._newest_epoch_is_not(epoch):
+            self.known.doubt(entry, epoch)
+        elif not (counts := not self._newest_epoch_is_not(epoch)):
             self._doubt.about(f"log entry {path}", getattr(entry, "instant", ""))
             # Members of a group have an outcome each, which their writers look up; its first alone does not decide.
             if isinstance(entry, GroupCommit) or not self._counts(entry):
@@ -571,6 +584,8 @@ class CommitLog:
                 return None
         self._appended = slot
         self._apply(entry, path, body)
+        if counts:
+            self._certified()
         return entry
 
     def _append_decided(self, commit: Commit) -> Commit:
@@ -713,6 +728,7 @@ class CommitLog:
     def _refuse_replaced(self) -> None:
         if self._newest_epoch() != self.epoch:
             raise _ReplacedError
+        self._certified()
 
     def _refuse_unopened(self, state: LogState) -> None:
         if state.closed:
@@ -744,7 +760,7 @@ class CommitLog:
 
         Holds no mutex, so that others may begin meanwhile.
         """
-        if self._at_once:
+        if self.publishes_at_once:
             yield from self._timeline.publish_at_once(members, unseen=True)
         else:
             for each in members:
@@ -755,12 +771,12 @@ class CommitLog:
                 self._published = members[-1].slot
 
     @property
-    def _at_once(self) -> bool:
+    def publishes_at_once(self) -> bool:
         """True if one instant of an entry on the timeline does not show that those before it are there."""
         return self._far and self.state.settings.publish_at_once
 
     def _publish_all(self, commits: Sequence[Commit], *, unseen: bool = False) -> None:
-        if self._at_once:
+        if self.publishes_at_once:
             deque(self._timeline.publish_at_once(commits), maxlen=0)
         else:
             self._timeline.publish_all(commits, unseen=unseen)
@@ -832,7 +848,7 @@ class CommitLog:
 
     def _is_published(self) -> bool:
         last, several = self.state.last, len(self.state.newest) > 1
-        if last is not None and last.slot != self._published and not (several and self._at_once):
+        if last is not None and last.slot != self._published and not (several and self.publishes_at_once):
             self._published = last.slot if self._timeline.shows(last) else self._published
         return last is None or last.slot == self._published
 

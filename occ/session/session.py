@@ -200,10 +200,10 @@ class Session:
             self.require_log()
         return self._lock
 
-    def lease(self, why: str, *, max_hold_s: float | None = None) -> TableLease:
+    def lease(self, why: str, *, max_hold_s: float | None = None, lease_s: float | None = None) -> TableLease:
         """Take the table's lock, waiting for it; see `TableLock.lease`. Raises `LockTimeoutError` naming the holder."""
         with step("lock"):
-            return self.lock.lease(why, max_hold_s=max_hold_s)
+            return self.lock.lease(why, max_hold_s=max_hold_s, lease_s=lease_s)
 
     def publish_last(self) -> None:
         """Publish the newest commit; takes the table's lock for it if JVM writers share the lock.

@@ -198,8 +198,11 @@ class TableLock:
         *,
         max_hold_s: float | None = None,
         wait_s: float | None = None,
+        lease_s: float | None = None,
     ) -> TableLease:
         """Take the lock in force, waiting for it, for ``wait_s`` at most; by default as long as the settings say.
+
+        ``lease_s``: a shorter lease than that of the settings, if the lock's URL names none.
 
         Raises:
             LockTimeoutError: it was busy for the whole wait; names the holder.
@@ -217,7 +220,9 @@ class TableLock:
             if max_hold_s is None and (kept := self._take_kept(state)):
                 return kept
             try:
-                lease = self._acquire(settings, why, give_up=give_up, token_above=token_above, max_hold_s=max_hold_s)
+                lease = self._acquire(
+                    settings, why, give_up=give_up, token_above=token_above, max_hold_s=max_hold_s, lease_s=lease_s
+                )
                 if lease.token > token_above or settings.lock == NO_LOCK:
                     return TableLease(lease, settings, self._store.url, self)
                 lease.release()
@@ -290,6 +295,7 @@ class TableLock:
         give_up: float,
         token_above: int = 0,
         max_hold_s: float | None = None,
+        lease_s: float | None = None,
     ) -> Lease:
         with self._using(settings) as found:
             if found is None:
@@ -297,7 +303,9 @@ class TableLock:
             return found[0].acquire(
                 found[1],
                 wait_s=max(give_up - self._env.monotonic(), 0.0),
-                lease_s=None if "lease" in lock_options(settings.lock) else settings.lease_s,
+                lease_s=None
+                if "lease" in lock_options(settings.lock)
+                else min(settings.lease_s, lease_s or settings.lease_s),
                 token_above=token_above,
                 reason=f"{self._writer}: {why}",
                 max_hold_s=max_hold_s,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.commits import growth
-from benchmarks.commits.simulated import Run
+from benchmarks.commits.simulated import Run, measured
 from lakelatch.storage import open_store
 from tests.simulation.install import simulated
 
@@ -65,3 +65,12 @@ def test_simulated_writers_take_the_time_of_their_requests_and_land_all():
         run.landed.pop()
         with pytest.raises(AssertionError, match="9 on the timeline, 8 acknowledged"):
             run.judge()
+
+
+@pytest.mark.parametrize(("at_once", "rate", "p99_s"), [(False, 35, 0.6), (True, 70, 0.3)])
+def test_sixteen_writers_of_a_coordinator_share_its_entries(at_once, rate, p99_s):
+    """In virtual time, 20 ms a request: commits go before begins, and neither goes alone."""
+    facts = measured(16, 10, 0.02, 0.0, 1, lock_s=0.005, coordinated=True, publish_at_once=at_once)
+    assert facts["commits_per_s"] >= rate
+    assert facts["p99_s"] <= p99_s
+    assert facts["requests_per_commit"] <= 11.5

@@ -1,5 +1,5 @@
-"""What has its own model beside the commit protocol: rebase, reservations, lock change, neighbours, coordinators,
-several tables.
+"""What has its own model beside the commit protocol: rebase, reservations, lock change, neighbours, coordinators and what they
+may tell, several tables.
 
 Each takes the log for one list whose entries are decided at their slots. That it is, whatever is lost, late, repeated or
 deleted, is what the searches of `cases` show.
@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
-from . import begins, coordinator, lock_change, neighbours, rebase, reservation, several_tables
+from . import begins, confirmation, coordinator, lock_change, neighbours, rebase, reservation, several_tables
 from .explore import Result, explore
 
 
@@ -65,7 +65,7 @@ def overlapping(*pairs: tuple[int, int]) -> frozenset[tuple[int, int]]:
 
 
 _Rebase, _Reserve, _Lock, _Beside = rebase.Bounds, reservation.Bounds, lock_change.Bounds, neighbours.Bounds
-_Begins, _Several = begins.Bounds, several_tables.Bounds
+_Begins, _Confirm, _Several = begins.Bounds, confirmation.Bounds, several_tables.Bounds
 _Led, _NONE, _TWO = coordinator.Bounds, overlapping(), frozenset((0, 1))
 
 FEATURES: dict[str, Feature] = {
@@ -207,6 +207,19 @@ FEATURES: dict[str, Feature] = {
             "three that do not give up, an epoch ends": _Begins(askers=3, epochs=1, gives_up=False),
         },
     ),
+    "confirmation": Feature(
+        confirmation.Confirmation,
+        confirmation.Rules,
+        {
+            "one commits and one begins": _Confirm(1),
+            "two commit": _Confirm(beginners=0),
+            "one commits, two coordinators": _Confirm(1, 0, coordinators=2),
+        },
+        {
+            "two commit and one begins": _Confirm(),
+            "one commits, two epochs end": _Confirm(1, 0, ends=2),
+        },
+    ),
     "several tables": Feature(
         several_tables.SeveralTables,
         several_tables.Rules,
@@ -240,6 +253,7 @@ _AGAIN, _TOLD_LANDED = "a numbered batch has landed twice", "was told that it la
 _COORDINATOR = FEATURES["coordinator"].sound
 _BEGUN_TWICE, _STILL_OPEN = "begun twice", "told that it is over, and its transaction is open"
 _BEGUN = FEATURES["begins together"].sound
+_CONFIRM = FEATURES["confirmation"].sound["one commits and one begins"]
 _SEVERAL = FEATURES["several tables"].sound
 _HALF, _BEHIND = "landed in one table and not in another", "went behind one that was prepared"
 _XYX = (lock_change.Y, lock_change.X)
@@ -353,6 +367,12 @@ MISSING: tuple[Missing, ...] = (
         _BEGUN["two, a lost reply"],
         _STILL_OPEN,
     ),
+    Missing("confirmation", "told", "18", _CONFIRM, _TOLD_LANDED, "all"),
+    Missing("confirmation", "told", "18", _CONFIRM, _TOLD_LANDED, "but own"),
+    Missing("confirmation", "looked_behind_put", "18", _CONFIRM, _TOLD_LANDED),
+    Missing("confirmation", "own_epoch", "18", _CONFIRM, "published what never committed"),
+    Missing("confirmation", "forgets", "18", _CONFIRM, _TOLD_LANDED),
+    Missing("confirmation", "looked_before_publishing", "18", _CONFIRM, "published what never committed"),
     Missing("several tables", "prepared_first", "", _SEVERAL["one, a writer of its first table"], _OVERLAP),
     Missing("several tables", "home_first", "", _SEVERAL["two, the home forgets"], _HALF),
     Missing("several tables", "nothing_behind", "", _SEVERAL["two, the home forgets"], _BEHIND),

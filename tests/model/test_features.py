@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 from ..thorough import some
-from . import begins, coordinator, rebase, reservation
+from . import begins, confirmation, coordinator, rebase, reservation
 from .explore import explore
 from .features import FEATURES, HARMLESS, MISSING, Missing, search, sound_searches
 
@@ -79,3 +79,23 @@ def test_groups_of_every_size_land(size: int) -> None:
     model = _Seek(coordinator.Rules(), coordinator.Bounds(writers=3, conflicts=frozenset(), gives_up=False))
     model.size = size
     assert explore(model).fault == "all landed"
+
+
+def test_a_coordinator_puts_the_next_entry_while_the_last_one_is_in_doubt() -> None:
+    model = confirmation.Confirmation(confirmation.Rules(), confirmation.Bounds(beginners=0))
+
+    def doubtful(s: confirmation.State) -> int:
+        return sum(t.at == "confirm" for t in s.coordinators[0].threads)
+
+    state, seen = model.start(), list[str]()
+    for wanted in ("reads on", "decides on commit(0)", "puts", "reads on", "decides on commit(1)", "puts"):
+        what, state = next((what, after) for what, after in model.steps(state) if wanted in what)
+        seen.append(what)
+    assert doubtful(state) == 2, seen
+    told = model._told(state.coordinators[0])
+    assert told == []
+    while doubtful(state):
+        what, state = next(
+            (what, after) for what, after in model.steps(state) if "counts" in what or "publishes" in what
+        )
+    assert [e.members for e in model._told(state.coordinators[0]) if e.kind == "commit"] == [(0,), (1,)]

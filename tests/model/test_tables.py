@@ -19,6 +19,7 @@ STEPS = {
     "neighbours": ("neighbours",),
     "coordinator": ("coordinator",),
     "begins together": ("begins",),
+    "confirmation": ("confirmation",),
     "several tables": ("several_tables",),
 }
 

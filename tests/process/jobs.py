@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import sys
+import time
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -239,16 +240,16 @@ def coordinate(folder: str, port: int, token: str) -> None:
         Server(application, Address(port=port)).run_here()
 
 
-def insert_asking(folder: str, go: str, name: str, coordinator: str, token: str, stop: str) -> list[str]:
-    """Inserts row after row until ``stop`` is there; returns the keys of those that it was told have landed."""
-    told: list[str] = []
+def insert_asking(folder: str, go: str, name: str, coordinator: str, token: str, stop: str) -> list[tuple[str, float]]:
+    """Inserts row after row until ``stop`` is there; returns the keys of those that it was told have landed, and when."""
+    told: list[tuple[str, float]] = []
     asks = lakelatch.CoordinatorServer(coordinator, token=token, table="table") if coordinator else None
     until(Path(go).exists, what="the start")
     with lakelatch.open(folder, writer=name, coordinator=asks) as table:
         while not Path(stop).exists():
             key = f"{name}-{len(told)}"
             table.run(lambda txn, key=key: insert(txn, name, key), operation="insert", attempts=100)
-            told.append(key)
+            told.append((key, time.monotonic()))
     return told
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ from lakelatch.occ.landing import coordinator as leading
 from lakelatch.occ.landing.coordinator import Coordinator
 from lakelatch.occ.landing.landing import Landing
 from lakelatch.occ.landing.validator import CommitValidator
-from lakelatch.occ.log.commit_log import CommitLog, Recent
+from lakelatch.occ.log.commit_log import CommitLog, KnownEntries, Recent
 from lakelatch.occ.log.publisher import Publisher
 from lakelatch.occ.log.state import LogState
 from lakelatch.occ.workspace.attempt import Attempt
@@ -191,9 +192,32 @@ def a_coordinator_does_not_look_whether_its_entry_counts() -> Patches:
 
     def confirm(self: CommitLog, entry: Any) -> bool:
         assert self.known is not None
-        return self.known.confirm(entry.slot)
+        epoch = self.known.epoch_of(entry)
+        self.known.certify(self.epoch if epoch is None else epoch, entry.slot + 1)
+        return True
 
     return [method(CommitLog, "confirm", lambda _: confirm)]
+
+
+@mutant(
+    lambda shape: replace(
+        _led(shape),
+        **_PRUNED,
+        coordinators=2,
+        faults={"stop at put commit": 0.2, "stop at put commits": 0.2, "stop at put begins": 0.1},
+    )
+)
+def a_coordinator_tells_what_may_not_count() -> Patches:
+    """It tells what it has read and put, also in an epoch that has been removed."""
+
+    def make(real: Any) -> Any:
+        def since(self: KnownEntries, slot: int) -> Any:
+            self._certain = (sys.maxsize, 0)
+            return real(self, slot)
+
+        return since
+
+    return [method(KnownEntries, "since", make)]
 
 
 # --- begins ------------------------------------------------------------------------------------------------------------

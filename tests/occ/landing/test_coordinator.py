@@ -16,7 +16,7 @@ from lakelatch.errors import ConfigError, ConflictError, RolledBackError
 from lakelatch.occ.check.check import check
 from lakelatch.occ.coordination import Answer, Question
 from lakelatch.occ.entries import BeginRequest, Request
-from lakelatch.occ.entries.entries import Commit, GroupBegin, GroupCommit
+from lakelatch.occ.entries.entries import Commit, End, GroupBegin, GroupCommit
 from lakelatch.occ.landing import coordinator as leading
 from lakelatch.occ.log.commit_log import KnownEntries
 from lakelatch.occ.log.epochs import LOG
@@ -25,7 +25,19 @@ from lakelatch.testing.faults import On, Pause, Refuse
 
 from ...servers import versitygw
 from ..coordinated import Direct, asking, log_of, question
-from ..world import BEGUN, World, add, check_published, check_sound, content, entries, fate, independent_content, insert
+from ..world import (
+    BEGUN,
+    World,
+    Writer,
+    add,
+    check_published,
+    check_sound,
+    content,
+    entries,
+    fate,
+    independent_content,
+    insert,
+)
 
 
 @pytest.fixture
@@ -120,6 +132,22 @@ def test_of_those_that_ask_together_each_is_judged_behind_the_others(world, aske
     with pytest.raises(ConflictError, match=txns[0].instant):
         txns[1].commit()
     sound(world, {"a0": 1, "a1": 1, "b0": 1, "b1": 1})
+
+
+@pytest.mark.parametrize(
+    ("settings", "lease_s"), [({}, 2.0), ({"coordinator_patience_s": 5.0}, 5.0), ({"lease_s": 1.0}, 1.0)]
+)
+def test_a_coordinator_that_dies_keeps_the_lock_for_as_long_as_its_writers_wait(world, asked, settings, lease_s):
+    if settings:
+        world.writer("admin").table.change_settings(**settings)
+        asked.leader.table.session.log.catch_up()
+    now = asked.leader.env.monotonic
+    lease = asked.coordinator._lease("a round")
+    assert lease.lease.deadline - now() == pytest.approx(lease_s, abs=0.1)
+    lease.release()
+    lease = asked.leader.table.session.lease("a write of its own")
+    assert lease.lease.deadline - now() == pytest.approx(settings.get("lease_s", 30.0), abs=0.1)
+    lease.release()
 
 
 def test_several_begin_by_one_entry(world, asked):
@@ -230,23 +258,80 @@ def test_one_that_follows_an_old_epoch_finds_the_new_one(world, asked):
 
 
 def test_nobody_is_told_of_an_entry_before_it_is_known_to_count():
-    """Of what is behind it neither; one that counts tells that those before it do."""
+    """Of one that counts follows that those before it do, in this epoch; a larger slot of an older epoch says nothing."""
     known = KnownEntries()
     for slot in range(5, 10):
-        if slot in (6, 8, 9):  # its own
-            known.append(slot, 3)
-        known.add(slot, str(slot), b"")
+        known.add(3, slot, str(slot), b"")
 
-    def told() -> list[str]:
-        return [path for path, _ in known.since(5)]
+    def told(slot: int = 5) -> list[str]:
+        return [path for path, _ in known.since(slot)]
 
-    assert told() == ["5"]
-    assert known.confirm(8)
-    assert told() == ["5", "6", "7", "8"]
-    assert known.confirm(6)
+    assert told() == []
+    known.certify(3, 7)
+    assert told() == ["5", "6"]
+    known.certify(2, 100)
+    known.certify(3, 6)
+    assert told() == ["5", "6"]
     known.forget()
     assert told() == []
-    assert not known.confirm(9)
+    known.add(4, 1, "1", b"")  # of a log that was lost and made again
+    assert told(1) == []
+    known.certify(4, 2)
+    assert told(1) == ["1"]
+
+
+def test_an_entry_of_a_replaced_epoch_does_not_count_because_a_later_one_does(world):
+    """Two threads of a coordinator: one is paused behind its put into an emptied slot, the other goes on in the new epoch."""
+    leader = world.writer("leader")
+    log, known = leader.table.session.log, leader.table.session.log.remember()
+    log.catch_up()
+    before = log.next_slot
+    _emptied(world, leader)
+    mine = log.append(lambda state: End("abort", "20200101000000000", "x", "mine"), confirms=False)
+    assert mine is not None
+    assert mine.slot == before
+    log._mutex.acquire()
+    log.epoch = 0  # the other thread has looked
+    log._mutex.release()
+    for name in ("x", "y", "z"):
+        world.writer(name).insert("a", name)
+    later = log.append(lambda state: End("abort", "20200101000000001", "x", "later"), confirms=False)
+    assert later is not None
+    assert later.slot > mine.slot
+    assert log.confirm(later)
+    assert not log.confirm(mine)
+    assert not log.confirm(mine)
+    assert mine.instant not in b"".join(body for _, body in known.since(log.first_slot)).decode()
+
+
+def test_what_another_put_into_an_emptied_slot_is_told_to_nobody(world):
+    """Two coordinators were paused while their epoch was replaced: one reads the entry of the other before it looks."""
+    first, second = (world.writer(name).table.session.log for name in ("first", "second"))
+    known = second.remember()
+    first.remember()
+    first.catch_up(), second.catch_up()
+    slot = second.next_slot
+    _emptied(world, world.writers[0])
+    first.append(lambda state: End("abort", "20200101000000000", "x", "stray"), confirms=False)
+    second.glance()
+    assert second.next_slot == slot + 1, "it reads the stray entry"
+    assert known.since(slot) == ()
+    second.catch_up()
+    assert b"stray" not in b"".join(body for _, body in known.since(second.first_slot))
+
+
+def _emptied(world: World, sleeper: Writer) -> None:
+    """When the sleeper next puts an entry, its epoch has been replaced and its folder has been emptied."""
+    log = sleeper.table.session.log
+    folder = world.folder / LOG / f"{log.epoch:013d}"
+
+    def replaced() -> None:
+        for path in folder.iterdir():
+            path.unlink()
+        world.env.advance(1.0)  # the new epoch is numbered from the time
+        lakelatch.adopt(str(world.folder), env=world.env.peer()).close()
+
+    sleeper.store.add(Pause(On("put_if_absent", LOG), replaced))
 
 
 def test_an_entry_in_an_epoch_that_was_replaced_is_told_to_nobody(world, asked):
@@ -254,21 +339,13 @@ def test_an_entry_in_an_epoch_that_was_replaced_is_told_to_nobody(world, asked):
     writer = asking(world, asked, "W")
     writer.insert("a", "warm")
     log = asked.leader.table.session.log
-    epoch = log.epoch
-
-    def rebuilt() -> None:
-        for path in (world.folder / LOG / f"{epoch:013d}").iterdir():
-            path.unlink()
-        lakelatch.adopt(str(world.folder), env=world.env.peer()).close()
-
     told: list[Answer | None] = []
     asked.hears = lambda question: None
     txn = writer.table.transaction("insert")
-    asked.leader.store.add(Pause(On("put_if_absent", LOG), rebuilt))
+    _emptied(world, asked.leader)
     fresh = replace(asked.asked[-1].wanted, begin=replace(asked.asked[-1].wanted.begin, asked="f" * 32))
     asked.coordinator.ask(Question(log.next_slot, fresh), told.append)
     assert told[-1] is None or told[-1].entries == ()
-    assert log.known.confirmed < log.next_slot
     insert(txn, "a", "of a log that is gone")
     with pytest.raises(RolledBackError):
         txn.commit()

@@ -358,7 +358,7 @@ def _commit(body: bytes, **changed: object) -> bytes:
         lambda body: body[:-1],
         lambda body: body[:30] + b"x" + body[31:],
         lambda body: b"x" * (REQUEST_BYTES + 1),
-        lambda body: forged(body, v=2),
+        lambda body: forged(body, v=99),
         lambda body: forged(body, T="20200101000000000"),
         lambda body: forged(body, base=0),
         lambda body: forged(body, base=True),

@@ -1,56 +1,56 @@
-"""Measure commits of many processes with a coordinator against the same without one, and against delta-rs.
+"""Commits of many processes with a coordinator, without one, and of delta-rs: processes, servers, and one measured table.
 
-    python -m benchmarks.coordinator [--store far,disk,s3] [--writers 1,16,64] [--arms alone,coordinator] [--rounds 3]
+A store is ``s3``, a real S3 server (versitygw, which has to be on the PATH) behind a proxy by which each request takes longer;
+``far``, a folder in memory, each of whose requests takes as long as it is told; ``memory`` that folder as it is; or ``disk``, a
+folder on a disk, where commits are flushed. The lock of the first two is a Redis server that is not delayed; that of the others
+is the table's own.
 
-`--store`: ``s3`` is a real S3 server (versitygw, which has to be on the PATH) behind a proxy by which each request takes
-`--request-ms` longer; ``far`` a folder in memory, each of whose requests takes `--request-ms`; ``disk`` the folder as it is, on
-the table's own lock, where commits are flushed. The lock of the others is a Redis server that is not delayed.
-
-Each writer is a process with a handle and a partition of its own, which inserts ten rows as fast as it can. `--arms` take turns:
-``alone`` has no coordinator; ``coordinator`` is a `lakelatch server --coordinate`, reached over HTTP on this machine; ``at-once``
-the same with the setting `publish_at_once`; ``delta`` is delta-rs, not on ``far``. Requests are those of the writers and of the
-coordinator. Afterwards every row has to be there once, or no figure is printed. `--profile FILE` keeps the profile of one
-writer.
+Each writer is a process with a handle and a partition of its own, which inserts ten rows as fast as it can. Of the arms
+``alone`` has no coordinator; ``coordinator`` is a `lakelatch server --coordinate`, reached over HTTP on this machine;
+``at-once`` the same with the setting `publish_at_once`; ``delta`` is delta-rs, not on ``far``. Requests are those of the writers
+and of the coordinator. Afterwards every row has to be there once, or no figure is told.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import functools
 import multiprocessing
-import shutil
-import statistics
+import os
+import random
+import signal
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ._report import machine, percentile, show
+from .._report import percentile
+from ..latencies import Published
 
 _REQUESTS = frozenset(
     (
         "put_if_absent", "replace_if_match", "put", "get", "body", "head", "list", "names", "folders", "delete", "open", "create",
     )
 )  # fmt: skip
-_TOKEN = "a token of the benchmark".replace(" ", "-")
-_NAME = "table"
+TOKEN = "a token of the benchmark".replace(" ", "-")
+NAME = "table"
 
 
 class CountingStore:
-    """A store whose requests are counted; each takes ``request_s``, as if a folder were far away."""
+    """A store whose requests are counted; each takes as long as it does far away, if that is given."""
 
-    def __init__(self, near: Any, request_s: float) -> None:
-        self._near, self._request_s, self.requests = near, request_s, 0
-        self.url = "s3://far/table" if request_s else near.url
+    def __init__(self, near: Any, latency: float | Published) -> None:
+        self._near, self._latency, self.requests = near, latency, 0
+        self._luck = random.Random(os.getpid())
+        self.url = "s3://far/table" if latency else near.url
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._near, name)
-        if name == "secure" and self._request_s:
+        if name == "secure" and self._latency:
             from lakelatch.storage import Outcome, Put
 
             return lambda path: Put(Outcome.DONE) if self.head(path) else Put(Outcome.LOST)
@@ -59,11 +59,12 @@ class CountingStore:
 
         def asked(*given: Any, **more: Any) -> Any:
             self.requests += 1
-            if self._request_s:  # the ways there and back are what is measured
-                time.sleep(self._request_s / 2)
+            takes_s = self._latency.draw(self._luck, name) if isinstance(self._latency, Published) else self._latency
+            if takes_s:  # the ways there and back are what is measured
+                time.sleep(takes_s / 2)
             answer = found(*given, **more)
-            if self._request_s:
-                time.sleep(self._request_s / 2)
+            if takes_s:
+                time.sleep(takes_s / 2)
             return answer
 
         return asked
@@ -75,22 +76,23 @@ class Place:
 
     url: str
     lock: str
-    request_s: float = 0.0
+    latency: float | Published = 0.0
     options: Mapping[str, str] = field(default_factory=dict)
 
     def table(self, writer: str) -> tuple[CountingStore, Any]:
         from lakelatch.occ.table.table import Table
         from lakelatch.storage import open_store
 
-        store = CountingStore(open_store(self.url, **self.options), self.request_s)
+        store = CountingStore(open_store(self.url, **self.options), self.latency)
         return store, Table(store, writer=writer)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class Told:
-    """The facts that a writer tells: how long its commits took, its CPU and requests, the attempts that failed, and an error."""
+    """The facts of a writer: how long commits took and when they ended, CPU, requests, failed attempts, and an error."""
 
     took: list[float] = field(default_factory=list)
+    ended: list[float] = field(default_factory=list)
     cpu_s: float = 0.0
     requests: int = 0
     aborts: int = 0
@@ -136,8 +138,8 @@ def coordinate(place: Place, listening: Any, stop: Any, told: Any) -> None:
     store, leading = place.table("coordinator")
     limits = room.Limits(markers_s=1e6)
     application = room.Application(
-        {_NAME: room.Watched(_NAME, table)}, room.Access(_TOKEN), limits=limits,
-        coordinators={_NAME: Coordinator(leading.session)},
+        {NAME: room.Watched(NAME, table)}, room.Access(TOKEN), limits=limits,
+        coordinators={NAME: Coordinator(leading.session)},
     )  # fmt: skip
     server = room.Server(application, room.Address("127.0.0.1", 0), listening=listening.put)
     thread = threading.Thread(target=server.run_here)
@@ -150,9 +152,18 @@ def coordinate(place: Place, listening: Any, stop: Any, told: Any) -> None:
 
 
 def write(
-    place: Place, arm: str, number: int, url: str, profile: str, ready: Any, start: Any, seconds: float, told: Any
+    place: Place,
+    arm: str,
+    number: int,
+    url: str,
+    profile: str,
+    ready: Any,
+    start: Any,
+    seconds: float,
+    commits: int,
+    told: Any,
 ) -> None:
-    """One writer."""
+    """One writer, for so long or until it has made so many commits."""
     import pyarrow as pa
 
     aborts = 0
@@ -188,7 +199,7 @@ def write(
 
             store, table = place.table(f"w{number}")
             if url:
-                asks = CoordinatorServer(url, token=_TOKEN, table=_NAME)
+                asks = CoordinatorServer(url, token=TOKEN, table=NAME)
                 table.session.coordinator = asks.for_table(store, table.session.env)  # type: ignore[arg-type]
 
             def commit(count: int) -> None:
@@ -200,7 +211,7 @@ def write(
         commit(0)
         ready.release()
         start.wait()
-        before, cpu_s, took = requests(), time.process_time(), list[float]()
+        before, cpu_s, took, ended = requests(), time.process_time(), list[float](), list[float]()
         until = time.monotonic() + seconds
         profiler = None
         if profile and not number:
@@ -208,14 +219,15 @@ def write(
 
             profiler = cProfile.Profile()
             profiler.enable()
-        while time.monotonic() < until:
+        while len(took) < commits if commits else time.monotonic() < until:
             began = time.monotonic()
             commit(len(took) + 1)
-            took.append(time.monotonic() - began)
+            ended.append(time.monotonic())
+            took.append(ended[-1] - began)
         if profiler is not None:
             profiler.disable()
             profiler.dump_stats(profile)
-        told.put(Told(took, time.process_time() - cpu_s, requests() - before, aborts))
+        told.put(Told(took, ended, time.process_time() - cpu_s, requests() - before, aborts))
         if arm != "delta":
             table.close()
     except Exception as e:
@@ -284,8 +296,15 @@ def delay(port: int, request_s: float, listening: Any) -> None:
     asyncio.run(serve())
 
 
-def measure(place: Place, arm: str, writers: int, seconds: float, profile: str) -> dict[str, Any]:
-    """Measure one new table."""
+def measure(
+    place: Place, arm: str, writers: int, seconds: float, *, commits: int = 0, kills: bool = False, profile: str = ""
+) -> dict[str, Any]:
+    """Measure one new table.
+
+    Args:
+        commits: each writer ends when it has made so many, and not after ``seconds``.
+        kills: kill the coordinator half-way, and tell how long each writer's next commit took.
+    """
     fork = multiprocessing.get_context("fork")
     ready, start, stop = fork.Semaphore(0), fork.Event(), fork.Event()
     told, led, listening = fork.Queue(), fork.Queue(), fork.Queue()
@@ -300,17 +319,25 @@ def measure(place: Place, arm: str, writers: int, seconds: float, profile: str) 
     leader = child(coordinate, place, listening, stop, led) if arm in ("coordinator", "at-once") else None
     if leader is not None:
         url = listening.get(timeout=60)
-    processes = [child(write, place, arm, n, url, profile, ready, start, seconds, told) for n in range(writers)]
+    processes = [
+        child(write, place, arm, n, url, profile, ready, start, seconds, commits, told) for n in range(writers)
+    ]
     for _ in processes:
         ready.acquire()
+    began = time.monotonic()
     start.set()
+    if leader is not None and kills:
+        time.sleep(seconds / 2)  # the coordinator is at work for that long
+        killed = time.monotonic()
+        os.kill(leader.pid, signal.SIGKILL)
     found: list[Told] = [told.get() for _ in processes]
     for process in processes:
         process.join()
     cpu_s, requests = 0.0, 0
-    if leader is not None:
+    if leader is not None and not kills:
         stop.set()
         cpu_s, requests = led.get()
+    if leader is not None:
         leader.join()
     child(rows, place, arm, told).join()
     count, different, wrong = told.get()
@@ -325,10 +352,22 @@ def measure(place: Place, arm: str, writers: int, seconds: float, profile: str) 
             "expected": 10 * (len(took) + writers),
         }
     each = [len(one.took) for one in found]
+    ended = [moment for one in found for moment in one.ended]
+    if kills:
+        first = [next((e - killed for e in one.ended if e > killed), float("inf")) for one in found]
+        return {
+            "arm": arm,
+            "writers": writers,
+            "first_s": round(max(first), 2),
+            "median_first_s": round(percentile(first, 0.5), 2),
+            "before": round(sum(e < killed for e in ended) / (killed - began), 1),
+            "after": round(sum(e > killed for e in ended) / (seconds / 2), 1),
+        }
     return {
         "arm": arm,
         "writers": writers,
-        "commits_s": round(len(took) / seconds, 1),
+        "commits_s": round(len(took) / (max(ended) - began if commits else seconds), 1),
+        "all_s": round(max(ended) - began, 2),
         "p50_ms": round(1000 * percentile(took, 0.5)),
         "p99_ms": round(1000 * percentile(took, 0.99)),
         "fair": round(min(each) / max(each), 2),
@@ -340,70 +379,26 @@ def measure(place: Place, arm: str, writers: int, seconds: float, profile: str) 
 
 
 @contextmanager
-def places(kind: str, request_s: float, folder: str | None) -> Iterator[Any]:
-    """Yield a function that returns a new place of this kind."""
+def places(kind: str, latency: float | Published, folder: str | None) -> Iterator[Callable[[int], Place]]:
+    """Yield a function that returns a new place of this kind; ``folder``: the one for temporary files, of ``disk``."""
     from lakelatch.demo.cluster import redis_server, s3_server
 
     with ExitStack() as stack:
         below = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=folder if kind == "disk" else "/dev/shm")))
-        if kind == "disk":
-            yield lambda number: Place(f"{below}/{number}/{_NAME}", "table")
+        if kind in ("disk", "memory"):
+            yield lambda number: Place(f"{below}/{number}/{NAME}", "table")
             return
         lock = stack.enter_context(redis_server(below))
         if kind == "far":
-            yield lambda number: Place(f"{below}/{number}/{_NAME}", lock, request_s)
+            yield lambda number: Place(f"{below}/{number}/{NAME}", lock, latency)
             return
+        assert isinstance(latency, float), "the proxy adds the same to each request"
         url, options, _ = stack.enter_context(s3_server(below))
         fork = multiprocessing.get_context("fork")
         listening = fork.Queue()
         port = int(options["endpoint"].rpartition(":")[2])
-        proxy = fork.Process(target=delay, args=(port, request_s, listening), daemon=True)
+        proxy = fork.Process(target=delay, args=(port, latency, listening), daemon=True)
         proxy.start()
         stack.callback(proxy.terminate)
         delayed = options | {"endpoint": f"http://127.0.0.1:{listening.get(timeout=60)}"}
-        yield lambda number: Place(f"{url}/{number}/{_NAME}", lock, options=delayed)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--store", default="far,disk")
-    parser.add_argument("--writers", default="1,16,64")
-    parser.add_argument("--arms", default="alone,coordinator")
-    parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--request-ms", type=float, default=20.0)
-    parser.add_argument(
-        "--folder", default=None, help="on the disk to be measured; the one for temporary files otherwise"
-    )
-    parser.add_argument("--rounds", type=int, default=1, help="the arms in turn, so often; medians are printed too")
-    parser.add_argument("--profile", default="", help="a file for the profile of one writer")
-    given = parser.parse_args()
-    import pyarrow.parquet  # noqa: F401 - imported once, and not by each writer
-
-    import lakelatch.occ.table
-    import lakelatch.server  # noqa: F401
-
-    show("machine", machine("redis", "uvicorn", "deltalake"))
-    for kind in given.store.split(","):
-        with places(kind, given.request_ms / 1000, given.folder) as new:
-            number = 0
-            for writers in map(int, given.writers.split(",")):
-                found: dict[str, list[dict[str, Any]]] = {}
-                for _ in range(given.rounds):
-                    for arm in given.arms.split(","):
-                        number += 1
-                        place = new(number)
-                        one = measure(place, arm, writers, given.seconds, given.profile)
-                        show(kind, one)
-                        found.setdefault(arm, []).append(one)
-                        if "://" not in place.url:
-                            shutil.rmtree(place.url, ignore_errors=True)
-                for arm, runs in found.items() if given.rounds > 1 else ():
-                    sound = [each for each in runs if "commits_s" in each]
-                    if sound:
-                        keys = [key for key, value in sound[0].items() if key not in ("arm", "writers")]
-                        medians = {key: statistics.median(each[key] for each in sound) for key in keys}
-                        show(f"{kind}, median of {len(sound)}", {"arm": arm, "writers": writers} | medians)
-
-
-if __name__ == "__main__":
-    main()
+        yield lambda number: Place(f"{url}/{number}/{NAME}", lock, options=delayed)

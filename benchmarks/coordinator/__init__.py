@@ -1,0 +1,1 @@
+"""Benchmarks of the commit coordinator: ``python -m benchmarks.coordinator``."""
