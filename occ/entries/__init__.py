@@ -42,7 +42,7 @@ from .service_content import (
     plan_body,
     undone_by,
 )
-from .settings import ASYNC, NO_LOCK, OFF, OWN_LOCK, TRANSACTIONAL, Settings, lock_options
+from .settings import NO_LOCK, OFF, OWN_LOCK, Settings, lock_options
 from .side_objects import INLINE_BYTES, SIDES, hash_of, put_aside, read_aside
 from .value_checks import ValueCheck, value_checks
 from .value_hashes import (
@@ -61,7 +61,6 @@ from .value_hashes import (
 from .write_sets import write_set_of
 
 __all__ = [
-    "ASYNC",
     "INLINE_BYTES",
     "NO_LOCK",
     "OFF",
@@ -70,7 +69,6 @@ __all__ = [
     "REQUEST_BYTES",
     "SIDES",
     "SOURCES_MAX",
-    "TRANSACTIONAL",
     "UNTOLD",
     "Batch",
     "Batches",

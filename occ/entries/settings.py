@@ -23,7 +23,8 @@ from ...locks.lock_url import LEASE_S_MAX, LEASE_S_MIN
 from ...streams import Stream
 
 VERSION = 1  # of the log's entries, and of the features a writer has to know
-OFF, DIRECT, TRANSACTIONAL, ASYNC = EARLY = ("off", "direct", "transactional", "async")  # early conflict detection
+OFF, DIRECT = EARLY = ("off", "direct")  # early conflict detection
+_EARLY_RETIRED = ("transactional", "async")  # values that earlier versions have stored; they mean ``direct``
 _FILE_BYTES_MAX = 1 << 40
 _SECONDS_MAX = 365 * 86400
 _PARTIAL_UPDATE = {"*": "last_non_null"}  # of all columns
@@ -243,9 +244,9 @@ class Settings:
     early_conflict_detection: str = _word(
         OFF,
         "when a writer checks whether others are at work on its file groups, to wait or to yield before its "
-        "commit: ``off``, ``direct`` (before each file), ``transactional`` (the same under the table's lock) "
-        "or ``async`` (with each heartbeat).",
-        EARLY,
+        "commit: ``off``, or ``direct`` (before each file).",
+        (*EARLY, *_EARLY_RETIRED),
+        f"one of {', '.join(EARLY)}",
     )
     rebase: bool = _flag(
         True,
@@ -441,6 +442,11 @@ class Settings:
         made = replace(self, **changes)
         # Only the changed ones: a name stored by an earlier version must not block the change of another setting.
         made.refuse_names(changes)
+        if changes.get("early_conflict_detection") in _EARLY_RETIRED:
+            raise ConfigError(
+                f"early_conflict_detection is {changes['early_conflict_detection']!r}, which is gone; set {DIRECT!r}, which "
+                "ends work that cannot commit as soon or sooner"
+            )
         if (
             "lease_s" in changes and not LEASE_S_MIN <= made.lease_s <= LEASE_S_MAX
         ):  # a stored value is refused by the lock instead

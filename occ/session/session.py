@@ -128,7 +128,6 @@ class Session:
         self.priority, self.clock_is_right, self.inline_bytes = 0, False, INLINE_BYTES
         self.threads = _cores()
         self.merged_bytes_s = 16 << 20
-        self.rounds: dict[str, Callable[[], object]] = {}
         self.first_sweep: Callable[[], object] = lambda: None
         self.landed_one: Callable[[], object] = lambda: None
         self.markers: MarkerService | None = None
@@ -361,12 +360,6 @@ class Session:
         """Look after others on the heartbeat's thread, so that nobody waits for it."""
         if self.env.monotonic() >= self.led_until:
             self.look_after_others()
-        beating = self.heart.instants
-        for instant, look in list(self.rounds.items()):
-            if instant in beating:
-                look()
-            else:
-                del self.rounds[instant]
         try:
             self.pruner.look()
         except LakeLatchError as e:

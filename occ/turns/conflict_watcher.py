@@ -1,8 +1,4 @@
-"""Detect conflicts while a transaction works, so that work that cannot commit ends at once.
-
-    direct          check before each data file, once its marker is there
-    transactional   the same, holding the table's lock from before the marker until after the check
-    async           check with each heartbeat; a file only reads the last result
+"""Detect conflicts while a transaction works, so that work that cannot commit ends at once: check before each data file.
 
 The marker comes before the check. Of two writers that announce one file group at the same time, the second to announce
 therefore sees the first; in the other order both might check and see nothing. Spark's tasks announce by themselves: the
@@ -21,15 +17,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Protocol
 
-from ...errors import CommitError, LakeLatchError, LockError
-from ...hudi.files import BaseFile, BaseName, FileGroupId, LogFile, base_file_name, join
-from ..entries import ASYNC, OFF, TRANSACTIONAL
-from ..liveness import Io, announce_all, list_markers
+from ...errors import CommitError, LakeLatchError
+from ...hudi.files import BaseFile, FileGroupId, LogFile
+from ..entries import OFF
+from ..liveness import list_markers
 from ..session import Saved, beaten_early, ended_by_others, lost_early
-from ..staging import token
 from .rivals import Rival, before, is_alive, overlap_of, rivals, strangers
 from .turn_taker import TurnTaker
 
@@ -38,7 +33,7 @@ _log = logging.getLogger("lakelatch.waiting")
 
 
 class ConflictWatcher:
-    """The conflict watch of one attempt. Safe to share between threads: writers, the heartbeat, a job's watcher.
+    """The conflict watch of one attempt. Safe to share between threads: writers, a job's watcher.
 
     Costs no request while the setting is ``off``, or once its transaction is at its commit (`close`).
     """
@@ -48,7 +43,6 @@ class ConflictWatcher:
         self._mutex = threading.Lock()
         self._opened: set[FileGroupId] = set()
         self._aimed: frozenset[FileGroupId] = frozenset()
-        self._announced: frozenset[FileGroupId] = frozenset()
         self._merges = self._by_tasks = self._closed = False
         self._error: CommitError | None = None
         self._began = self._session.env.monotonic()
@@ -56,12 +50,12 @@ class ConflictWatcher:
         self._seen_strangers: list[Rival] = []
 
     @property
-    def mode(self) -> str:
-        """The table's setting; ``off`` if there is nothing to check."""
+    def idle(self) -> bool:
+        """True if there is nothing to check."""
         settings = self._session.settings
         # stream events do not conflict by file groups
-        idle = self._closed or self._txn.has_lock or bool(settings.streams)
-        return OFF if idle else settings.early_conflict_detection
+        over = self._closed or self._txn.has_lock or bool(settings.streams)
+        return over or settings.early_conflict_detection == OFF
 
     @property
     def merges(self) -> bool:
@@ -72,39 +66,14 @@ class ConflictWatcher:
         """Begin a write; ``merges``: it can be done again on others' changes of its file groups."""
         self._began = self._session.env.monotonic()
         self._merges |= merges
-        if self.mode == ASYNC:
-            self._session.rounds.setdefault(self._txn.instant, self.look)
 
     def aim(self, groups: frozenset[FileGroupId]) -> None:
-        """Declare the file groups about to be written; under ``transactional`` others see them from now on."""
+        """Declare the file groups about to be written."""
         self._aimed |= groups
-        if self.mode != TRANSACTIONAL:
-            return
-        # Named as by the first task. A marker without a file is removed at the commit.
-        names = {group: base_file_name(BaseName(group.file_id, token(0), self._txn.instant)) for group in groups}
-        files: list[tuple[str, Io]] = [(join(group.partition, names[group]), "MERGE") for group in sorted(groups)]
-        markers = announce_all(self._session.store, self._txn.instant, files, marker_client=self._session.marker_client)
-        if (record := self._session.records.get(self._txn.instant)) is not None:
-            record.markers += markers
-        self._announced |= groups
 
     def targets_wanted(self) -> bool:
         """Return whether finding the target file groups in advance is worth it."""
-        return self.mode == TRANSACTIONAL or bool(before(self._txn)) or bool(self._foreign())
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the table's lock inside, under ``transactional`` and if it is available."""
-        try:
-            lease = self._session.lease("early conflict detection") if self.mode == TRANSACTIONAL else None
-        except LockError as e:
-            _log.warning("%s: %s looks without the lock: %s", self._txn.url, self._txn.instant, e)
-            lease = None
-        try:
-            yield
-        finally:
-            if lease is not None:
-                lease.release()  # a lost lease is no error here: nothing is committed under it
+        return bool(before(self._txn)) or bool(self._foreign())
 
     @contextmanager
     def announcing(self, group: FileGroupId) -> Iterator[None]:
@@ -114,29 +83,19 @@ class ConflictWatcher:
             ConflictError: another writer has committed or goes first, and both cannot stand.
             RolledBackError: another process has ended the transaction.
         """
-        if self.mode == OFF:
+        if self.idle:
             yield
             return
-        known = self.merges or group in self._announced
-        # The lock makes marker and check one step. A merge that can be repeated does not need that, nor does a group
-        # that was announced under the lock before.
-        with nullcontext() if known else self.locked():
-            yield
-            with self._mutex:
-                self._opened.add(group)
-            if self.mode == ASYNC:
-                self._session.rounds.setdefault(self._txn.instant, self.look)
-            else:
-                self.look()
+        yield
+        with self._mutex:
+            self._opened.add(group)
+        self.look()
         self.refuse_if_beaten()
 
     def look_for_tasks(self) -> None:
         """Check on behalf of a job whose tasks write the files; raises like `announcing`."""
         self._by_tasks = True
-        if self.mode == ASYNC:
-            self._session.rounds.setdefault(self._txn.instant, self.look)
-        elif self.mode != OFF:
-            self.look()
+        self.look()
         self.refuse_if_beaten()
 
     def refuse_if_beaten(self) -> None:
@@ -147,7 +106,7 @@ class ConflictWatcher:
     def look(self) -> None:
         """Check once. The error found is kept, and raised by the working thread."""
         with self._mutex:
-            if self._error is not None or self.mode == OFF:
+            if self._error is not None or self.idle:
                 return
             try:
                 # The certain reasons first: a rollback and a commit are facts, an open rival may still abort.

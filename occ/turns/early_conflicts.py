@@ -29,7 +29,6 @@ import pyarrow as pa
 from ...conflict import EVERYWHERE, NOWHERE, Region
 from ...errors import ConflictError, StorageError
 from ...hudi.files import FileGroupId, bucket_of
-from ..entries import OFF, TRANSACTIONAL
 from ..staging import NEW, Plan, holders, owners, units
 from .conflict_watcher import Watchful
 from .reservations import bounded
@@ -56,24 +55,23 @@ def take_turn(txn: Watchful, targets: Targets, *, by_itself: bool = False) -> No
 
     Args:
         txn: the transaction; it may have another instant and a new snapshot afterwards.
-        targets: called only if another writer is at work, or if all are announced (``transactional``).
+        targets: called only if another writer is at work.
         by_itself: the writer has read the snapshot for its work, so that only the writer can do it again.
 
     Raises:
         ConflictError: ours yields; nothing was written by this merge.
     """
     merges = txn.session.settings.rebase and not by_itself
-    if txn.watcher.mode == OFF:
+    if txn.watcher.idle:
         return
     txn.watcher.begin(merges=merges)
     met = None
     try:
-        with txn.watcher.locked():
-            if merges:
-                met = _meets(txn, targets)
-            elif txn.watcher.targets_wanted():
-                txn.watcher.aim(frozenset(targets(EVERYWHERE)))
-                txn.watcher.look()
+        if merges:
+            met = _meets(txn, targets)
+        elif txn.watcher.targets_wanted():
+            txn.watcher.aim(frozenset(targets(EVERYWHERE)))
+            txn.watcher.look()
     except StorageError as e:
         _log.warning("%s: who else is at work is not known, so %s goes on: %s", txn.url, txn.instant, e)
         return
@@ -85,23 +83,22 @@ def take_turn(txn: Watchful, targets: Targets, *, by_itself: bool = False) -> No
 
 
 def _meets(txn: Watchful, targets: Targets) -> _Met | None:
-    """The writers on the same file groups that ours could wait for; if none, announce ours under ``transactional``."""
-    met = None
+    """Return the writers on the same file groups that ours could wait for, or None."""
     # A transaction with a reservation has its turn, and others wait for it. Work done on this snapshot would be done
     # twice.
-    if txn.fresh and not txn.claim.reserved and (others := rivals(txn, older_only=False)):
-        near = NOWHERE
-        for each in others:
-            near |= each.places.region | Region(frozenset(group.partition for group in each.places.groups))
-        mine = frozenset(targets(near))
-        bucketed = txn.session.settings.bucket_count is not None
-        overlaps = ((each, overlap_of(each, mine, bucketed=bucketed)) for each in others)
-        theirs = [each for each in overlaps if each[1] and is_alive(txn.session, each[0], txn.instant)]
-        if theirs:
-            met = _Met([each for each, _ in theirs], frozenset(group for _, shared in theirs for group in shared), mine)
-    if met is None and txn.watcher.mode == TRANSACTIONAL:
-        txn.watcher.aim(frozenset(targets(EVERYWHERE)))
-    return met
+    others = rivals(txn, older_only=False) if txn.fresh and not txn.claim.reserved else []
+    if not others:
+        return None
+    near = NOWHERE
+    for each in others:
+        near |= each.places.region | Region(frozenset(group.partition for group in each.places.groups))
+    mine = frozenset(targets(near))
+    bucketed = txn.session.settings.bucket_count is not None
+    overlaps = ((each, overlap_of(each, mine, bucketed=bucketed)) for each in others)
+    theirs = [each for each in overlaps if each[1] and is_alive(txn.session, each[0], txn.instant)]
+    if not theirs:
+        return None
+    return _Met([each for each, _ in theirs], frozenset(group for _, shared in theirs for group in shared), mine)
 
 
 def _wait_if_worth(txn: Watchful, met: _Met) -> None:
