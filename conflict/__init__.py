@@ -10,8 +10,7 @@ from .operations import INGESTION, Kind, kind_of
 from .party import Party, candidates
 from .predicate import ColumnStatistics, FileStatistics, Term, Where, may_match, where_of
 from .reservation import Claim, Reservation, first_in_the_way, in_rank_order
-from .resolve import Conflict, Decision, Repeatable, resolve
-from .schema import settle_schema
+from .resolve import Conflict, Decision, Repeatable, resolve, settle_schema
 from .strategies import refuse_contradiction, strategy, strategy_names
 from .unique import NEW_KEYS, Values
 from .write_set import EVERYWHERE, NOWHERE, ReadSet, Region, Scan, WriteSet, groups_from_json

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..hudi.files import FileGroupId
-from .meeting import meeting_of
-from .write_set import EVERYWHERE, NOWHERE, Region, WriteSet
+from .write_set import EVERYWHERE, NOWHERE, Region, WriteSet, meeting_of
 
 _NO_T = "~"  # stands for the T of a transaction that has not begun; larger than any
 

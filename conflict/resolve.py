@@ -11,12 +11,11 @@ from typing import NamedTuple
 
 from ..hudi.files import FileGroupId
 from .isolation import SERIALIZABLE, SNAPSHOT, changed, scans_that_count
-from .meeting import Pairs, meeting_of
 from .operations import COMPLETED, INDIFFERENT, INGESTION, MAKES_GROUPS, PLANNED, Kind
 from .party import Party
 from .strategies import Strategy, strategy
 from .unique import NEW_KEYS, shared
-from .write_set import ReadSet, Scan
+from .write_set import Pairs, ReadSet, Scan, meeting_of
 
 _AGAIN = "run the write again on the new snapshot: Table.run does"
 _PLAN_AGAIN = "leave the plan and schedule a new one"
@@ -412,3 +411,39 @@ def _conflict(
 ) -> Conflict | None:
     groups = tuple(sorted(overlap))
     return Conflict(winner, loser, groups, rule, advice, waits) if groups else None
+
+
+# The schema of a table after two writers.
+#
+# Pure: schemas are texts, and only compared for equality.
+
+
+def settle_schema(
+    ours: Party, began: str | None, wanted: str | None, later: Sequence[tuple[Party, str | None]]
+) -> str | Conflict | None:
+    """Return the schema for our commit, or the conflict with the first candidate that changed it.
+
+    Args:
+        ours: the committing transaction; a table service changes no schema and takes over what it finds.
+        began: the table's schema at our begin; None if it has none.
+        wanted: the schema that we write; None or ``began`` if we change nothing.
+        later: candidates in slot order, each with the schema that it left; None or "" if it recorded none.
+
+    Source: the eight scenarios of Apache Hudi's RFC-82.
+    """
+    settled = (wanted if ours.kind in INGESTION else None) or began
+    for candidate, schema in later:
+        if not schema or schema in (began, settled):
+            continue
+        # Both changed it, and to different schemas: neither contains the other's columns for certain.
+        if settled != began:
+            return Conflict(
+                candidate,
+                ours,
+                (),
+                "both changed the table's schema",
+                "run the write again on the new schema: Table.run does",
+            )
+        # We changed nothing, so theirs becomes the base that later candidates are compared with.
+        settled = began = schema
+    return settled

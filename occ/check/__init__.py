@@ -1,12 +1,11 @@
 """Verify a table: folders, files, footers, timeline, archived history and commit log."""
 
-from .buckets import refuse_misplaced
 from .check import check
 from .files import data_files
 from .findings import Report, Severity
 from .footers import inspect
 from .no_files import no_files
-from .stored_keys import refuse_other_keys
+from .stored_keys import refuse_misplaced, refuse_other_keys
 from .unique_values import OTHER_KEY, repeated, shown_values, with_values
 
 __all__ = [

@@ -1,6 +1,6 @@
 """The entries of the commit log: begin, commit, end and setting, as values and as bytes."""
 
-from .batches import SOURCES_MAX, Batch, Batches, Landed
+from .batches import SOURCES_MAX, UNTOLD, Batch, Batches, Landed, Origin, note_in
 from .column_statistics import columns_of, encoded, of_footer, slices_that_may_match
 from .echo import echo, echo_body, echo_of
 from .entries import (
@@ -24,11 +24,9 @@ from .entries import (
     singly,
 )
 from .entry_rules import content_of
-from .file_sizes import FileSizes
 from .key_ranges import RANGES, KeyRange, decode_ranges, encode_ranges, ranges_path
 from .losses import Changed, Loss
 from .operations import Operation, operation
-from .origin import UNTOLD, Origin, note_in
 from .requests import REQUEST_BYTES, BeginRequest, Request
 from .service_content import (
     Content,
@@ -42,7 +40,7 @@ from .service_content import (
     plan_body,
     undone_by,
 )
-from .settings import NO_LOCK, OFF, OWN_LOCK, Settings, lock_options
+from .settings import NO_LOCK, OFF, OWN_LOCK, FileSizes, Settings, lock_options
 from .side_objects import INLINE_BYTES, SIDES, hash_of, put_aside, read_aside
 from .value_checks import ValueCheck, value_checks
 from .value_hashes import (

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import chain
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl, urlsplit
 
 from ...arguments import brief, encodable, meant
@@ -21,6 +22,10 @@ from ...hudi.table import refuse_no_columns
 from ...locks import shown
 from ...locks.lock_url import LEASE_S_MAX, LEASE_S_MIN
 from ...streams import Stream
+
+if TYPE_CHECKING:
+    from ...hudi.table import TableConfig
+
 
 VERSION = 1  # of the log's entries, and of the features a writer has to know
 OFF, DIRECT = EARLY = ("off", "direct")  # early conflict detection
@@ -524,3 +529,49 @@ def lock_options(lock: str) -> frozenset[str]:
 
 _DECLARED: dict[str, Declared] = {each.name: each.metadata["declared"] for each in fields(Settings)}
 _DEFAULTS = {each.name: each.default for each in fields(Settings)}
+
+
+TARGET_BYTES = 120 << 20  # Apache Hudi's hoodie.parquet.max.file.size
+# Hudi's hoodie.parquet.small.file.limit is 100 MiB: each insert of a few rows then rewrites a file of up to that size.
+# A file of 4 MiB is rewritten in a moment, and clustering joins larger ones.
+SMALL_BYTES = 4 << 20
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
+_TARGET, _SMALL = "hoodie.parquet.max.file.size", "hoodie.parquet.small.file.limit"
+
+
+@dataclass(frozen=True, slots=True)
+class FileSizes:
+    """The sizes: new rows of an upsert join a file of less than ``small`` bytes, up to ``target`` bytes; 0: none."""
+
+    target: int = TARGET_BYTES
+    small: int = SMALL_BYTES
+
+    @classmethod
+    def of(cls, settings: Settings, config: TableConfig) -> FileSizes:
+        """The sizes of a table.
+
+        Raises:
+            ConfigError: a property is no number, and no setting overrides it.
+        """
+        target = settings.target_file_bytes
+        if target is None:
+            target = _told(config, _TARGET, "target_file_bytes", TARGET_BYTES, least=1)
+        small = settings.small_file_bytes
+        if small is None:
+            small = _told(config, _SMALL, "small_file_bytes", SMALL_BYTES, least=0)
+        # A file of the target size must never count as small.
+        return cls(target, min(small, target))
+
+
+def _told(config: TableConfig, key: str, setting: str, default: int, *, least: int) -> int:
+    text = config.raw.get(key)
+    if text is None:
+        return default
+    found = int(text) if _NUMBER.fullmatch(text) else None
+    if found is None or found < least > 0:
+        raise ConfigError(
+            f"the properties of table {config.name} say {key}={text!r:.80}, which is no size of a file; nothing was written. "
+            f"Correct it, or set {setting}, which comes before it",
+            setting=setting,
+        )
+    return max(found, 0)  # for Hudi every limit that is not positive means that no file is small

@@ -16,8 +16,7 @@ from .apply_rows import (
     write_successor,
 )
 from .base_file import BaseFileWriter
-from .collected_facts import wanted_of
-from .file_spec import FileSpec, FileWatcher, refuse_if_over, token
+from .file_spec import FileSpec, FileWatcher, refuse_if_over, token, wanted_of
 from .key_spans import KeySpans
 from .log_file import LogFileWriter
 from .meta_columns import COMMIT_TIME, SEQNO, RowNumbers

@@ -15,8 +15,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ...arguments import suggesting, text
-from ...choices import Missing, NewColumns
+from ...arguments import Missing, NewColumns, suggesting, text
 from ...conflict import Claim, Reservation, WriteSet
 from ...errors import InputError
 from ...streams import of_name

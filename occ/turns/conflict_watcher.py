@@ -25,8 +25,7 @@ from ...hudi.files import BaseFile, FileGroupId, LogFile
 from ..entries import OFF
 from ..liveness import list_markers
 from ..session import Saved, beaten_early, ended_by_others, lost_early
-from .rivals import Rival, before, is_alive, overlap_of, rivals, strangers
-from .turn_taker import TurnTaker
+from .rivals import Rival, TurnTaker, before, is_alive, overlap_of, rivals, strangers
 
 _STRANGERS_EVERY_S = 1.0
 _log = logging.getLogger("lakelatch.waiting")

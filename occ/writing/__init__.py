@@ -4,9 +4,8 @@ from . import reading, replacing, row_writes, stream_writes
 from .documented import like, retried
 from .merge_into import Asked, Clause, Clauses, Merge, merging, stage_merge
 from .new_values import Computed, NewValues, sql
-from .row_writes import replaced
+from .row_writes import Write, replaced
 from .stream_writes import TransactionStream
-from .write import Write
 
 __all__ = [
     "Asked",

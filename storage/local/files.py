@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from ...errors import InputError, StorageError
-from ..interface import Durable, Outcome, Put
-from ..stream import stream_into
+from ..interface import Durable, Outcome, Put, stream_into
 
 Flush = Callable[[int], None]  # `os.fsync`, or a test's function
 

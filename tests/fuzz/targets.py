@@ -24,7 +24,7 @@ from lakelatch.conflict.write_set import EVERYWHERE, ReadSet, Scan, WriteSet
 from lakelatch.environment import Process
 from lakelatch.errors import LakeLatchError
 from lakelatch.hudi.files.file_names import FileGroupId, base_file_name, log_file_name, parse_base_name, parse_log_name
-from lakelatch.hudi.files.footer_note import note_of
+from lakelatch.hudi.files.footers import note_of
 from lakelatch.hudi.files.listing import BaseFile, LogFile
 from lakelatch.hudi.files.log_blocks import DELETE, Torn, read_blocks
 from lakelatch.hudi.table.avro_schema import from_avro, to_avro

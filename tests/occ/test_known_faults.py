@@ -28,7 +28,7 @@ from lakelatch.conflict import NOWHERE, Party, ReadSet, WriteSet, resolve
 from lakelatch.conflict.write_set import EVERYWHERE
 from lakelatch.errors import LockError, StorageError
 from lakelatch.hudi.files import FileGroupId
-from lakelatch.hudi.timeline.instant_time import EARLIEST, next_label
+from lakelatch.hudi.timeline.instant import EARLIEST, next_label
 from lakelatch.locks import open_provider
 from lakelatch.locks.core import provider
 from lakelatch.locks.file.generations import Observer

@@ -19,7 +19,7 @@ from lakelatch.locks import LockProvider, memory
 from lakelatch.locks.core import lease as held
 from lakelatch.locks.core import thread_queue as queue
 from lakelatch.locks.core.lease import LeaseState
-from lakelatch.occ.check import buckets
+from lakelatch.occ.check import stored_keys
 from lakelatch.occ.liveness import heartbeat, neighbours
 from lakelatch.occ.log import commit_log
 from lakelatch.occ.log import publisher as publish
@@ -77,7 +77,7 @@ def simulated() -> Iterator[None]:
             stack.enter_context(mock.patch.object(restoring, "refuse_repeated", return_value=None))
             stack.enter_context(mock.patch.object(check, "check_footers", return_value={}))
             stack.enter_context(mock.patch.object(check, "check_logs", return_value=None))
-            stack.enter_context(mock.patch.object(buckets, "wrong_keys", return_value=None))
+            stack.enter_context(mock.patch.object(stored_keys, "wrong_keys", return_value=None))
             stack.enter_context(mock.patch.object(adopting, "refuse_other_keys", return_value=None))
             for module, name in _DECODERS:
                 stack.enter_context(mock.patch.object(module, name, _cached(getattr(module, name))))

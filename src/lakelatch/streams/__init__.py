@@ -17,9 +17,8 @@ from .declaration import (
     refuse_incomplete,
     refuse_table,
 )
-from .events import Events, events_of, refuse_undeclared, slot_order
+from .events import Events, events_of, folded, refuse_undeclared, slot_order
 from .explain import Cell, Event, RowHistory, explained
-from .fold import folded
 from .merge import Stitched, slice_rows, stitched
 from .notes import CLEARED, DELETED, UPSERT, BlockNote, floors_to_footer
 from .properties import Declared, declared_in, newest_of, with_streams

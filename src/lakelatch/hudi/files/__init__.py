@@ -13,14 +13,12 @@ from .file_names import (
     new_file_id,
     partition_metadata,
 )
-from .footer_note import NOTE, STREAM_NOTE, note_of
-from .footers import Footers
+from .footers import NOTE, STREAM_NOTE, Footers, StoredParquet, note_of, torn_is_told
 from .foreign_formats import not_hudi
 from .listing import BaseFile, Listing, LogFile, list_data_files
 from .log_blocks import DELETE, NATURAL, PARQUET, Block, Torn, read_blocks
 from .log_encoding import avro_block, delete_block, parquet_block
 from .row_group_bytes import MAGIC, Chunk, RawFooter, ending
-from .stored_parquet import StoredParquet, torn_is_told
 
 __all__ = [
     "DELETE",

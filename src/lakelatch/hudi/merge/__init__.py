@@ -15,7 +15,6 @@ from .log_records import (
     standing,
     told_of_torn,
 )
-from .merge_mode import ordering_of, rule_of
 from .rows import (
     Effects,
     Merged,
@@ -25,9 +24,11 @@ from .rows import (
     joined_schema,
     merge,
     merge_by,
+    ordering_of,
     refuse_nan,
     remove,
     remove_where,
+    rule_of,
     supersedes,
     unrepeated,
     widened,

@@ -13,7 +13,7 @@ A table may set other rules (`Rule`): the first row wins a tie, or columns have 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +22,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...errors import InputError
+from ...errors import InputError, UnsupportedTableError
 from ...mergers import Rule, Ties, ages
-from ..table import RECORD_KEY, array_of_column, one_array, shown, wide_hashes
+from ..table import META_COLUMNS, RECORD_KEY, TableConfig, array_of_column, one_array, shown, wide_hashes
 from .dictionaries import cast, plain
 
 
@@ -269,3 +269,28 @@ def widened(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         column = rows.column(field.name)
         columns.append(cast(column, field.type))
     return pa.Table.from_arrays(columns, schema=pa.schema([f.with_nullable(True) for f in schema]))
+
+
+def ordering_of(config: TableConfig) -> tuple[str, ...]:
+    """Return the columns that order versions of a row; () if the order of commits does.
+
+    Raises:
+        UnsupportedTableError: the rules that merge the table's log files are unknown here.
+    """
+    reason = config.unknown_merge()
+    if not config.populate_meta_fields:
+        reason = "it has no meta columns, so that rows cannot be told apart"
+    if reason:
+        raise UnsupportedTableError(
+            f"Table {config.name} has log files, and {reason}: how to merge them is not known here. Read it with Hudi on "
+            "Spark, or compact it with Hudi",
+            table=config.name,
+            feature="merge_rules",
+        )
+    return config.newer_by
+
+
+def rule_of(config: TableConfig, merge: Iterable[tuple[str, str]] = (), ties: Ties = "last") -> Rule:
+    """Return the rule by which writers of this library merge rows: the properties' rule with the table's ``merge`` settings."""
+    fixed = (*config.record_key_fields, *config.partition_fields, *META_COLUMNS)
+    return Rule(dict(merge), config.newer_by, ties, fixed)

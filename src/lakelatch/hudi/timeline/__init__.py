@@ -14,16 +14,19 @@ from .instant import (
     ACTIONS,
     COMMIT_ACTIONS,
     COMPLETED_AS,
+    EARLIEST,
+    LATEST,
     Instant,
     State,
     file_name,
     from_epoch_ms,
     is_time,
+    next_label,
     parse,
     parse_unknown,
+    refuse_clock,
     to_epoch_ms,
 )
-from .instant_time import EARLIEST, LATEST, next_label, refuse_clock
 from .lineage import skipped
 from .service_metadata import (
     MOMENT,
