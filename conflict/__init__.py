@@ -12,8 +12,7 @@ from .predicate import ColumnStatistics, FileStatistics, Term, Where, may_match,
 from .reservation import Claim, Reservation, first_in_the_way, in_rank_order
 from .resolve import Conflict, Decision, Repeatable, resolve, settle_schema
 from .strategies import refuse_contradiction, strategy, strategy_names
-from .unique import NEW_KEYS, Values
-from .write_set import EVERYWHERE, NOWHERE, ReadSet, Region, Scan, WriteSet, groups_from_json
+from .write_set import EVERYWHERE, NEW_KEYS, NOWHERE, ReadSet, Region, Scan, Values, WriteSet, groups_from_json
 
 __all__ = [
     "EVERYWHERE",

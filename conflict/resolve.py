@@ -14,8 +14,7 @@ from .isolation import SERIALIZABLE, SNAPSHOT, changed, scans_that_count
 from .operations import COMPLETED, INDIFFERENT, INGESTION, MAKES_GROUPS, PLANNED, Kind
 from .party import Party
 from .strategies import Strategy, strategy
-from .unique import NEW_KEYS, shared
-from .write_set import Pairs, ReadSet, Scan, meeting_of
+from .write_set import NEW_KEYS, Pairs, ReadSet, Scan, meeting_of, shared
 
 _AGAIN = "run the write again on the new snapshot: Table.run does"
 _PLAN_AGAIN = "leave the plan and schedule a new one"

@@ -30,13 +30,12 @@ PEOPLE = ("cli", "demo", "testing", "lakelatch")
 
 
 def exported(room: str) -> set[str]:
+    """The names in ``__all__``; of an inner room, which has none, those that its ``__init__`` imports."""
     tree = ast.parse(KNOWN[room].read_text())
-    return {
-        each.value
-        for node in tree.body
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__"
-        for each in node.value.elts
-    }
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+            return {each.value for each in node.value.elts}
+    return {name.asname or name.name for node in tree.body if isinstance(node, ast.ImportFrom) for name in node.names}
 
 
 def is_front_door(each: rooms.Import) -> bool:
@@ -83,7 +82,7 @@ def test_no_modules_import_each_other_in_a_circle():
 
 
 def test_rooms_are_entered_by_the_front_door():
-    """What another room uses stands in ``__all__`` of the room that it comes from, and has no private name."""
+    """What another room uses is exported by the room that it comes from, and has no private name."""
     wrong = []
     for each in IMPORTS:
         here, there = rooms.room_of(each.source), rooms.room_of(each.target)
@@ -97,6 +96,22 @@ def test_rooms_are_entered_by_the_front_door():
         elif each.name and each.target != there and not each.source.startswith(f"{there.rpartition('.')[0] or '-'}."):
             wrong.append(f"{place} reaches past {there} into {each.target}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_a_front_door_exports_only_what_others_use():
+    """In the library, or in tests and benchmarks."""
+    outside = [path for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+    words = {path: set(re.findall(r"\w+", path.read_text())) for path in (*KNOWN.values(), *outside)}
+    inner = [room for room, path in KNOWN.items() if path.name == "__init__.py" and "__all__" not in words[path]]
+    inner = [room for room in inner if "." in room and not room.startswith("cli.")]
+    assert len(inner) > 30
+    unused = {
+        (room, name)
+        for room in inner
+        for others in [set().union(*(found for path, found in words.items() if path.parent != KNOWN[room].parent))]
+        for name in exported(room) - others
+    }
+    assert not unused, sorted(unused)
 
 
 @pytest.mark.parametrize("room", [r for r in rooms.ORDER if r in KNOWN and KNOWN[r].name == "__init__.py"])

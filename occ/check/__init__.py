@@ -7,18 +7,3 @@ from .footers import inspect
 from .no_files import no_files
 from .stored_keys import refuse_misplaced, refuse_other_keys
 from .unique_values import OTHER_KEY, repeated, shown_values, with_values
-
-__all__ = [
-    "OTHER_KEY",
-    "Report",
-    "Severity",
-    "check",
-    "data_files",
-    "inspect",
-    "no_files",
-    "refuse_misplaced",
-    "refuse_other_keys",
-    "repeated",
-    "shown_values",
-    "with_values",
-]

@@ -1,7 +1,16 @@
 """The entries of the commit log: begin, commit, end and setting, as values and as bytes."""
 
 from .batches import SOURCES_MAX, UNTOLD, Batch, Batches, Landed, Origin, note_in
-from .column_statistics import columns_of, encoded, of_footer, slices_that_may_match
+from .column_statistics import (
+    RANGES,
+    columns_of,
+    decode_ranges,
+    encode_ranges,
+    encoded,
+    of_footer,
+    ranges_path,
+    slices_that_may_match,
+)
 from .echo import echo, echo_body, echo_of
 from .entries import (
     Begin,
@@ -24,7 +33,6 @@ from .entries import (
     singly,
 )
 from .entry_rules import content_of
-from .key_ranges import RANGES, KeyRange, decode_ranges, encode_ranges, ranges_path
 from .losses import Changed, Loss
 from .operations import Operation, operation
 from .requests import REQUEST_BYTES, BeginRequest, Request
@@ -57,86 +65,3 @@ from .value_hashes import (
     without,
 )
 from .write_sets import write_set_of
-
-__all__ = [
-    "INLINE_BYTES",
-    "NO_LOCK",
-    "OFF",
-    "OWN_LOCK",
-    "RANGES",
-    "REQUEST_BYTES",
-    "SIDES",
-    "SOURCES_MAX",
-    "UNTOLD",
-    "Batch",
-    "Batches",
-    "Begin",
-    "BeginRequest",
-    "Changed",
-    "Close",
-    "Commit",
-    "Content",
-    "End",
-    "FileFacts",
-    "FileSizes",
-    "GroupBegin",
-    "GroupCommit",
-    "Hashed",
-    "Import",
-    "KeyRange",
-    "Landed",
-    "LogEntry",
-    "Loss",
-    "Open",
-    "Operation",
-    "Origin",
-    "Partner",
-    "Prepare",
-    "Request",
-    "Setting",
-    "Settings",
-    "Single",
-    "ValueCheck",
-    "at_slot",
-    "by_partition",
-    "columns_of",
-    "constraint_values",
-    "content_of",
-    "decode",
-    "decode_ranges",
-    "echo",
-    "echo_body",
-    "echo_of",
-    "encode",
-    "encode_ranges",
-    "encoded",
-    "extent",
-    "groups_of",
-    "hash_of",
-    "hashed_keys",
-    "held",
-    "hold",
-    "instant_body",
-    "joined",
-    "keys_in",
-    "lock_options",
-    "name_of",
-    "note_in",
-    "of_footer",
-    "operation",
-    "paths_of",
-    "plan_body",
-    "prepared",
-    "put_aside",
-    "ranges_path",
-    "read_aside",
-    "refuse_type",
-    "singly",
-    "slices_that_may_match",
-    "to_entry",
-    "together",
-    "undone_by",
-    "value_checks",
-    "without",
-    "write_set_of",
-]

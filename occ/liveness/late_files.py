@@ -41,7 +41,7 @@ def is_no_part(store: Store, instant: str, path: str) -> bool:
     return History(store, TIMELINE).completion_of(instant) is None
 
 
-# Data files that were gone when the commits around them were archived, and are back (`archived_files`).
+# Data files that were gone when the commits around them were archived, and are back (`archived`).
 #
 # Our readers skip them, but other engines count their rows, so they have to go. But one may have been deleted by mistake,
 # and restored from a backup. So a file goes only if it was never committed, or if a clean says that it has deleted it.

@@ -6,22 +6,3 @@ from .of_table import changes, scan, scan_slices, scan_view, seen, wanted_of
 from .parts import ScanPart
 from .pruning import only_partitions, partitions_that_may_match
 from .scan import Explanation, Scan, ScannedFile
-
-__all__ = [
-    "ChangeFeed",
-    "Difference",
-    "Explanation",
-    "Scan",
-    "ScanPart",
-    "ScannedFile",
-    "change_feed",
-    "changes",
-    "differences",
-    "only_partitions",
-    "partitions_that_may_match",
-    "scan",
-    "scan_slices",
-    "scan_view",
-    "seen",
-    "wanted_of",
-]

@@ -16,7 +16,7 @@ from ...errors import CommitError, ConflictError, InputError, LockTimeoutError, 
 from ...tracing import step
 from ..entries import Batch, Origin
 from ..turns import BoundedWait, touched
-from .beginning import begin
+from .transaction import begin
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState

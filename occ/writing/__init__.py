@@ -6,24 +6,3 @@ from .merge_into import Asked, Clause, Clauses, Merge, merging, stage_merge
 from .new_values import Computed, NewValues, sql
 from .row_writes import Write, replaced
 from .stream_writes import TransactionStream
-
-__all__ = [
-    "Asked",
-    "Clause",
-    "Clauses",
-    "Computed",
-    "Merge",
-    "NewValues",
-    "TransactionStream",
-    "Write",
-    "like",
-    "merging",
-    "reading",
-    "replaced",
-    "replacing",
-    "retried",
-    "row_writes",
-    "sql",
-    "stage_merge",
-    "stream_writes",
-]

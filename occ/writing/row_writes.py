@@ -26,7 +26,7 @@ from ..incoming import Incoming
 from ..rebase import merge_rows, refuse_known, refuse_same_rows, write_changes
 from ..session import known_partition, partition_path_of, refuse_misspelled
 from ..staging import COMMIT_TIME, PARTITION_COLUMN, FileSpec, Kept, Plan, TaskFiles, apply, read_slice
-from ..turns import Watchful, take_turn, targets
+from ..turns import TurnTaker, take_turn, targets
 from .new_values import NewValues, with_values
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ..workspace import Workspace
 
 
-class Writer(Watchful, Protocol):
+class Writer(TurnTaker, Protocol):
     """A transaction that writes rows; it gets another workspace when it restarts."""
 
     @property

@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 
 from lakelatch.conflict.party import Party
 from lakelatch.conflict.predicate import where_of
-from lakelatch.conflict.unique import _overlap
-from lakelatch.conflict.write_set import EVERYWHERE, ReadSet, Scan, WriteSet
+from lakelatch.conflict.write_set import EVERYWHERE, ReadSet, Scan, WriteSet, _overlap
 from lakelatch.environment import Process
 from lakelatch.errors import LakeLatchError
 from lakelatch.hudi.files.file_names import FileGroupId, base_file_name, log_file_name, parse_base_name, parse_log_name
@@ -49,6 +48,7 @@ from lakelatch.locks.file.hudi_lock_file import Found
 from lakelatch.locks.interface import BreakRecord
 from lakelatch.locks.objects.record import LockObject, TokenObject, broken_of, to_json
 from lakelatch.occ.check.footers import inspect
+from lakelatch.occ.entries.column_statistics import decode_ranges, encode_ranges
 from lakelatch.occ.entries.entries import (
     Begin,
     Close,
@@ -63,7 +63,6 @@ from lakelatch.occ.entries.entries import (
     decode,
     encode,
 )
-from lakelatch.occ.entries.key_ranges import decode_ranges, encode_ranges
 from lakelatch.occ.entries.losses import Changed, Loss
 from lakelatch.occ.entries.requests import BeginRequest, Request
 from lakelatch.occ.entries.service_content import groups_of, held, paths_of

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from lakelatch.conflict import write_set
-from lakelatch.hudi.timeline import ArchivedFiles, archived_files
+from lakelatch.hudi.timeline import ArchivedFiles, archived
 from lakelatch.hudi.timeline.archived import History
 from lakelatch.occ.log.publisher import Publisher
 from lakelatch.occ.services import archive
@@ -112,4 +112,4 @@ def what_an_archival_finds_has_landed() -> Patches:
     def following(real: Any) -> Any:
         return lambda last, before, landed, files: real(last, before, {*landed, *(f.instant for f in files)}, files)
 
-    return [method(archived_files, "_next", following)]
+    return [method(archived, "_next", following)]

@@ -14,9 +14,8 @@ from .binding import bind, bind_value
 from .evaluate import mask_of, values_of
 from .given import of_arrow, of_terms
 from .implied import about, columns_of, paths_of, terms_of
-from .refusal import refused
 from .sql import parse
-from .tree import Node, Not, text
+from .tree import Node, Not, refused, text
 
 Given = Any  # the argument of `condition_on`; pyarrow has no type hints, so a union could not be checked
 

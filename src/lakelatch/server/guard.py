@@ -4,26 +4,69 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
+import math
 import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from starlette.datastructures import MutableHeaders
+from starlette.responses import Response
 
-from ..errors import ConfigError
+from ..errors import (
+    ConfigError,
+    CorruptTableError,
+    InputError,
+    LakeLatchError,
+    LockUnavailableError,
+    StorageError,
+    UnsupportedTableError,
+)
 from ..occ.liveness import ticket
+from ..plain_text import visible, visible_json
 from ..storage import read_input
-from .answers import refusal
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from ..environment import Environment
+
+
+_STATUS = (
+    (InputError, HTTPStatus.BAD_REQUEST),
+    (UnsupportedTableError, HTTPStatus.CONFLICT),
+    (CorruptTableError, HTTPStatus.CONFLICT),
+    (StorageError, HTTPStatus.BAD_GATEWAY),
+    (LockUnavailableError, HTTPStatus.BAD_GATEWAY),
+)
+
+
+def answer(value: Any, *, status: int = 200) -> Response:
+    """Return a value as JSON. Half characters and controls are escaped, so it is valid text whatever names a table has."""
+    text = visible_json(json.dumps(value, ensure_ascii=False, allow_nan=False, default=str))
+    return Response(text.encode(), status, media_type="application/json")
+
+
+def refusal(status: HTTPStatus, message: str, *, kind: str = "", retry_s: float | None = None) -> Response:
+    """Return an error with the next step. ``retry_s``: seconds until a retry makes sense."""
+    told = {"error": {"type": kind or status.phrase.replace(" ", ""), "message": visible(message)}}
+    found = answer(told, status=status)
+    if retry_s is not None:
+        found.headers["retry-after"] = str(max(math.ceil(retry_s), 1))
+    if status is HTTPStatus.UNAUTHORIZED:
+        found.headers["www-authenticate"] = 'Bearer realm="lakelatch"'
+    return found
+
+
+def of_error(error: LakeLatchError) -> Response:
+    """Return the response for an error of the library."""
+    status = next((each for kind, each in _STATUS if isinstance(error, kind)), HTTPStatus.CONFLICT)
+    return refusal(status, str(error), kind=type(error).__name__, retry_s=1.0 if error.retryable else None)
 
 
 LEAST = 16  # characters of a token: fewer can be guessed

@@ -16,7 +16,7 @@ from lakelatch.errors import ConflictError, RolledBackError
 from lakelatch.hudi.timeline import next_label
 from lakelatch.occ.liveness.heartbeat import HEARTBEATS, heartbeat_path
 from lakelatch.occ.liveness.markers import MARKERS, list_markers
-from lakelatch.occ.turns.conflict_watcher import ConflictWatcher
+from lakelatch.occ.turns.early_conflicts import ConflictWatcher
 from lakelatch.testing.faults import On, Pause, Refuse
 
 from ...mutants import instead

@@ -14,18 +14,23 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import re
-from collections.abc import Iterable, Sequence
+from base64 import b64decode, b64encode
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from ...errors import CorruptTableError, StorageError
 from ...storage import Outcome, put_secured
+from ..files import BaseFile, LogFile
 from .commit_metadata import CommitMetadata, decode_commit
 from .instant import ACTIONS, COMMIT_ACTIONS, Instant, file_name, is_time
 
 if TYPE_CHECKING:
     from ...storage import Store
+
 
 _NUMBER = re.compile("[0-9]{1,18}")
 _FILE = re.compile(r"([0-9]{1,18})_([0-9]{1,18})_([0-9]{1,18})\.parquet")
@@ -281,3 +286,124 @@ def _parquet(rows: Sequence[Archived]) -> bytes:
         write_statistics=list(_TEXTS),
     )
     return out.getvalue()
+
+
+# The data files that count among those older than the first active instant.
+#
+# Other engines count all of them. Only the history distinguishes a file of an archived commit from one that was never
+# committed, and nothing distinguishes a cleaned file from a kept one. So they read a file that the store puts late:
+#
+#     t=0  A ends T=10 by its abort entry, and deletes the file that it wrote
+#     t=1  an archival takes all instants before T=30 off the timeline, and the log forgets T=10
+#     t=2  the store carries out the put of A's file a second time
+#
+# The same happens to a file of a replaced file group once the replacement is archived. This library reads the note of the last
+# archival (``NOTED``): its bound, and the older committed files that existed. No commit with such a T can follow it.
+
+NOTED = ".hoodie/.lakelatch/archived"
+_BYTES = 8  # of a file's digest; two of a million files are the same with a chance of 1 in 30 million
+_log = logging.getLogger("lakelatch.timeline")
+
+
+def _digest(path: str) -> bytes:
+    return blake2b(path.encode(errors="surrogatepass"), digest_size=_BYTES).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """The committed files with T before ``before``, as digests of their paths."""
+
+    before: str = ""
+    files: frozenset[bytes] = frozenset()
+
+    def to_bytes(self) -> bytes:
+        return json.dumps({"before": self.before, "files": b64encode(b"".join(sorted(self.files))).decode()}).encode()
+
+    @classmethod
+    def from_bytes(cls, body: bytes) -> _Note | None:
+        """Return the note; None if the bytes are not understood."""
+        try:
+            raw = json.loads(body)
+            before, files = raw["before"], b64decode(raw["files"], validate=True)
+            if not is_time(before) or len(files) % _BYTES:
+                return None
+            return cls(before, frozenset(files[at : at + _BYTES] for at in range(0, len(files), _BYTES)))
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return None
+
+
+class ArchivedFiles:
+    """The data files of archived commits that count. The note is read once, at the first question."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._note: _Note | None = None
+
+    def counts(self, file: BaseFile | LogFile) -> bool | None:
+        """Return whether a file counts; None if nothing is noted of its time."""
+        if self._note is None:
+            self._note = self._read()
+        return None if file.instant >= self._note.before else _digest(file.path) in self._note.files
+
+    def _read(self) -> _Note:
+        body = self._store.body(NOTED)
+        note = _Note() if body is None else _Note.from_bytes(body)
+        if note is None:
+            _log.warning(
+                "%s: %s is not understood, so all files that are older than the timeline count; the next archival writes it "
+                "again",
+                self._store.url,
+                NOTED,
+            )
+        return note or _Note()
+
+
+def _next(last: _Note, before: str, landed: Collection[str], files: Iterable[BaseFile | LogFile]) -> _Note:
+    """Return the note with a later bound: files noted before, and files since then whose T is in ``landed``."""
+    # A table of an older version has an archive of another form, which is not read.
+    oldest = "" if last.before else min(landed, default="")
+    noted = set()
+    for file in files:
+        digest = _digest(file.path)
+        since = last.before <= file.instant < before and (file.instant in landed or file.instant < oldest)
+        if since or digest in last.files:
+            noted.add(digest)
+    return _Note(before, frozenset(noted))
+
+
+def note_archived_files(
+    store: Store, history: History, going: Iterable[str], before: str, files: Iterable[BaseFile | LogFile]
+) -> None:
+    """Note the files that count once the commits with these T are archived too. Idempotent, also for concurrent writers.
+
+    Call it before the commits enter the history: from then on readers rely on the note.
+
+    Args:
+        store: the table's store.
+        history: its archived timeline.
+        going: T of the commits that are about to be archived.
+        before: the first T that will remain on the active timeline.
+        files: all data files that exist.
+
+    Raises:
+        StorageError: the store gave no answer; retry.
+    """
+    for _ in range(_TRIES):
+        stored = store.get(NOTED)
+        last = (stored and _Note.from_bytes(stored.body)) or _Note()
+        # Another archival has noted a later bound. Its note must be sure to be stored before ours counts as done.
+        if last.before >= before:
+            if store.secure(NOTED).done:
+                return
+            continue
+        # Commits archived since the last note, and those that are about to be.
+        landed = {*going, *(each.requested for each in history.instants(first=last.before, last=before).values())}
+        body = _next(last, before, landed, files).to_bytes()
+        if stored is None:
+            store.put_if_absent(NOTED, body)
+        else:
+            store.replace_if_match(NOTED, body, stored.tag)
+    raise StorageError(
+        f"{store.url}: {NOTED} could not be written; whatever was to be archived is on the active timeline still, try again",
+        path=NOTED,
+    )

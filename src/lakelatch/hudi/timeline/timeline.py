@@ -15,8 +15,7 @@ from ...errors import CorruptTableError
 from ...notebook import view
 from ..files import FileGroupId, lies_outside
 from ..table import TableConfig
-from .archived import History
-from .archived_files import ArchivedFiles
+from .archived import ArchivedFiles, History
 from .avro_container import decode_container
 from .commit_metadata import CommitMetadata, decode_commit
 from .instant import COMMIT_ACTIONS, COMPLETED_AS, Instant, file_name, parse
