@@ -7,9 +7,8 @@ if __name__ != "lakelatch.conflict":
 
 from .isolation import ISOLATION_LEVELS, SNAPSHOT, refuse_isolation
 from .operations import INGESTION, Kind, kind_of
-from .party import Party, candidates
 from .predicate import ColumnStatistics, FileStatistics, Term, Where, may_match, where_of
-from .reservation import Claim, Reservation, first_in_the_way, in_rank_order
+from .reservation import Claim, Party, Reservation, candidates, first_in_the_way, in_rank_order
 from .resolve import Conflict, Decision, Repeatable, resolve, settle_schema
 from .strategies import refuse_contradiction, strategy, strategy_names
 from .write_set import EVERYWHERE, NEW_KEYS, NOWHERE, ReadSet, Region, Scan, Values, WriteSet, groups_from_json

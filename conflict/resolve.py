@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ..hudi.files import FileGroupId
 from .isolation import SERIALIZABLE, SNAPSHOT, changed, scans_that_count
 from .operations import COMPLETED, INDIFFERENT, INGESTION, MAKES_GROUPS, PLANNED, Kind
-from .party import Party
+from .reservation import Party
 from .strategies import Strategy, strategy
 from .write_set import NEW_KEYS, Pairs, ReadSet, Scan, meeting_of, shared
 

@@ -7,7 +7,7 @@ import io
 from rich.console import Console
 
 from lakelatch.bench import Progress
-from lakelatch.cli.bench.display import Display
+from lakelatch.bench.command_line.display import Display
 
 DONE = {
     "scenario": "s",

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from lakelatch.conflict.party import Party
 from lakelatch.conflict.predicate import where_of
+from lakelatch.conflict.reservation import Party
 from lakelatch.conflict.write_set import EVERYWHERE, ReadSet, Scan, WriteSet, _overlap
 from lakelatch.environment import Process
 from lakelatch.errors import LakeLatchError
