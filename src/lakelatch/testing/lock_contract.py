@@ -9,7 +9,7 @@ Subclass it, give the URL, and pytest does the rest:
         def url(self) -> str:
             return "mylocks://localhost/tests"
 
-Declare missing abilities by the attributes of `LockContractBase` and of the provider (``fair``,
+Declare missing abilities by the attributes of the class and of the provider (``fair``,
 ``durable_tokens``, ``lifts_tokens``). Override `cut_off` and `restart` to test the provider under failures.
 
 Tests that need a lease to end run on a `FakeEnvironment`, whose time passes on request, so they never wait. For a
@@ -60,8 +60,13 @@ from .contention import (
 from .fake_environment import FakeEnvironment
 
 
-class LockContractBase:
-    """The description of a backend: override the fixture ``url``, and declare what it cannot do, with a reason beside it."""
+def _waits(locks: LockProvider, key: str, count: int) -> bool:
+    holder = locks.inspect(key)
+    return holder is not None and len(holder.queue) == count
+
+
+class LockProviderContract:
+    """All promises. Override the fixture ``url``, and set to False what your backend cannot do, with a reason beside it."""
 
     across_processes: ClassVar[bool] = False
     """True when other processes that open the same URL contend for the same keys."""
@@ -146,11 +151,7 @@ class LockContractBase:
         """Override: stop the backend as a crash would, and start it again with the same data."""
         pytest.skip("restart() is not overridden: nobody told how to restart this backend")
 
-
-class HoldingContract(LockContractBase):
-    """One holder at a time, which notices by itself when it has lost the lock."""
-
-    # One holder.
+    # --- one holder at a time, which notices by itself when it has lost the lock
 
     def test_a_free_key_is_granted_and_a_busy_one_is_not(
         self, provider: LockProvider, rival: LockProvider, key: str
@@ -403,9 +404,7 @@ class HoldingContract(LockContractBase):
         assert rival.try_acquire(key) is None
         assert lease.release() is Release.RELEASED
 
-
-class WaitingContract(LockContractBase):
-    """Waiters are served, in order if the backend is fair, and anyone can see the holder."""
+    # --- waiters are served, in order if the backend is fair, and anyone can see the holder
 
     def test_threads_are_served_in_order(self, url: str, key: str) -> None:
         env = WatchedEnvironment()
@@ -657,12 +656,3 @@ class WaitingContract(LockContractBase):
         with pytest.raises(ConfigError):
             provider.try_acquire("x", max_hold_s=-1.0)
         provider.acquire("x", wait_s=0).release()
-
-
-def _waits(locks: LockProvider, key: str, count: int) -> bool:
-    holder = locks.inspect(key)
-    return holder is not None and len(holder.queue) == count
-
-
-class LockProviderContract(HoldingContract, WaitingContract):
-    """All promises. Override the fixture ``url``, and set to False what your backend cannot do, with a reason beside it."""
