@@ -5,11 +5,19 @@ if __name__ != "lakelatch.conflict":
         "import lakelatch.conflict, not the folder: a second copy of every class would not be equal to the first"
     )
 
-from .isolation import ISOLATION_LEVELS, SNAPSHOT, refuse_isolation
 from .operations import INGESTION, Kind, kind_of
 from .predicate import ColumnStatistics, FileStatistics, Term, Where, may_match, where_of
 from .reservation import Claim, Party, Reservation, candidates, first_in_the_way, in_rank_order
-from .resolve import Conflict, Decision, Repeatable, resolve, settle_schema
+from .resolve import (
+    ISOLATION_LEVELS,
+    SNAPSHOT,
+    Conflict,
+    Decision,
+    Repeatable,
+    refuse_isolation,
+    resolve,
+    settle_schema,
+)
 from .strategies import refuse_contradiction, strategy, strategy_names
 from .write_set import EVERYWHERE, NEW_KEYS, NOWHERE, ReadSet, Region, Scan, Values, WriteSet, groups_from_json
 

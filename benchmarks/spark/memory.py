@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import lakelatch
-from lakelatch.occ.staging.apply_rows import TaskFiles, Plan, apply, read_slice, slices_by_partition
+from lakelatch.occ.staging.apply_rows import Plan, TaskFiles, apply, read_slice, slices_by_partition
 from lakelatch.spark.tasks import InsertTask
 
 from .data import copies, flights, head, updates

@@ -3,7 +3,7 @@
 from .check import check
 from .files import data_files
 from .findings import Report, Severity
+from .folders import no_files
 from .footers import inspect
-from .no_files import no_files
 from .stored_keys import refuse_misplaced, refuse_other_keys
 from .unique_values import OTHER_KEY, repeated, shown_values, with_values

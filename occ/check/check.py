@@ -29,9 +29,8 @@ from .files import (
     named_files,
 )
 from .findings import Findings, Report
-from .folders import check_folders
+from .folders import check_folders, check_no_files
 from .footers import Footer, RunAll, check_footers, check_key_ranges, check_keys, check_logs
-from .no_files import check_no_files
 from .timeline import History, check_archived, check_clock, check_properties, check_timeline, newest_schema
 from .unique_values import check_unique, check_values
 

@@ -1,6 +1,5 @@
 """One open table: store, configuration, log, lock and clock, its views, and reads."""
 
-from .memory import Contention, Reservations
 from .outcome import (
     CommitResult,
     Saved,
@@ -33,7 +32,7 @@ from .partitions import (
     some,
 )
 from .properties import PROPERTIES, read_config
-from .session import Session
+from .session import Contention, Reservations, Session
 from .settling import await_outcome, connect, outcome_not_everywhere, put_outcome, settle
 from .snapshot_cache import View, ViewCache, arrow_schema, cold_view, declared_schema, required_by
 from .table_lock import TableLease, TableLock, prove, settled

@@ -30,8 +30,13 @@ from lakelatch.hudi.table.avro_schema import from_avro, to_avro
 from lakelatch.hudi.table.config import TableConfig
 from lakelatch.hudi.table.partition_path import parse_partition_path
 from lakelatch.hudi.timeline.archived import Archived, History
-from lakelatch.hudi.timeline.avro_container import decode_container
-from lakelatch.hudi.timeline.commit_metadata import CommitMetadata, WriteStat, decode_commit, encode_commit
+from lakelatch.hudi.timeline.commit_metadata import (
+    CommitMetadata,
+    WriteStat,
+    decode_commit,
+    decode_container,
+    encode_commit,
+)
 from lakelatch.hudi.timeline.instant import Instant, file_name, parse
 from lakelatch.hudi.timeline.service_metadata import (
     encode_clean,

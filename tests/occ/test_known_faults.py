@@ -43,7 +43,7 @@ from lakelatch.occ.liveness.rollback import FailedWriteCleaner
 from lakelatch.occ.log.commit_log import CommitLog
 from lakelatch.occ.rebase.rounds import Rebase
 from lakelatch.occ.session import session as session_module
-from lakelatch.occ.session.memory import Reservations
+from lakelatch.occ.session.session import Reservations
 from lakelatch.occ.session.table_lock import TableLease, TableLock
 from lakelatch.occ.staging import data_file, file_spec
 from lakelatch.occ.staging.staged import Staged

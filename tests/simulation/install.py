@@ -24,7 +24,6 @@ from lakelatch.occ.liveness import heartbeat, neighbours
 from lakelatch.occ.log import commit_log
 from lakelatch.occ.log import publisher as publish
 from lakelatch.occ.services.registry import SERVICES
-from lakelatch.occ.session import memory as remembered
 from lakelatch.occ.session import partners, table_lock, whole_states
 from lakelatch.occ.session import session as opened
 from lakelatch.occ.session import snapshot_cache as view
@@ -61,7 +60,7 @@ def simulated() -> Iterator[None]:
             stack.callback(logging.disable, logging.NOTSET)
             stack.enter_context(
                 simulated_mutexes(
-                    commit_log, publish, heartbeat, opened, view, table_lock, remembered, held, memory, queue, partners
+                    commit_log, publish, heartbeat, opened, view, table_lock, held, memory, queue, partners
                 )
             )
             stack.enter_context(mock.patch.object(table_lock, "open_provider", _open_provider))

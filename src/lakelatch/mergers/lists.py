@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import InputError
+from .choice import ranks, refuse_unordered
 from .interface import Groups, Laws
-from .order import ranks, refuse_unordered
 
 BOUND = 1000  # the default length of a list: without a bound a busy key grows until no task can read it
 

@@ -21,10 +21,20 @@ from .declaration import (
     refuse_table,
     with_streams,
 )
-from .events import Events, events_of, folded, refuse_undeclared, slot_order
+from .events import (
+    CLEARED,
+    DELETED,
+    UPSERT,
+    BlockNote,
+    Events,
+    events_of,
+    floors_to_footer,
+    folded,
+    refuse_undeclared,
+    slot_order,
+)
 from .explain import Cell, Event, RowHistory, explained
 from .merge import Stitched, slice_rows, stitched
-from .notes import CLEARED, DELETED, UPSERT, BlockNote, floors_to_footer
 
 __all__ = [
     "CLEAR",

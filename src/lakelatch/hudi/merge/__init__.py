@@ -1,6 +1,5 @@
 """Merging: the winning version of a record, and rows of a base file combined with those of log files."""
 
-from .dictionaries import TEXTS, cast, filled, holds, plain, stored_texts, without_unused
 from .laws import Broken, Tried, subject_of
 from .log_records import (
     alike,
@@ -15,21 +14,28 @@ from .log_records import (
     told_of_torn,
 )
 from .rows import (
+    TEXTS,
     Effects,
     Merged,
     alone,
+    cast,
     contributions,
     deduplicate,
+    filled,
+    holds,
     joined_schema,
     merge,
     merge_by,
     ordering_of,
+    plain,
     refuse_nan,
     remove,
     remove_where,
     rule_of,
+    stored_texts,
     supersedes,
     unrepeated,
     widened,
     with_rows,
+    without_unused,
 )

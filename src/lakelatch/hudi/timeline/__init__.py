@@ -1,12 +1,12 @@
 """Instants, active and archived: names, times, Avro contents, and the file slices they make visible."""
 
 from .archived import NOTED, Archived, ArchivedFiles, History, note_archived_files
-from .avro_container import decode_container
 from .commit_metadata import (
     NO_PREVIOUS_COMMIT,
     CommitMetadata,
     WriteStat,
     decode_commit,
+    decode_container,
     encode_commit,
 )
 from .instant import (

@@ -16,8 +16,7 @@ from ...notebook import view
 from ..files import FileGroupId, lies_outside
 from ..table import TableConfig
 from .archived import ArchivedFiles, History
-from .avro_container import decode_container
-from .commit_metadata import CommitMetadata, decode_commit
+from .commit_metadata import CommitMetadata, decode_commit, decode_container
 from .instant import COMMIT_ACTIONS, COMPLETED_AS, Instant, file_name, parse
 from .snapshot import Replacement, TimelineView
 
