@@ -39,25 +39,6 @@ from ..staging import NEW, Plan, holders, owners, units
 from .reservations import bounded
 from .waiting import BoundedWait
 
-# Detect conflicts while a transaction works, so that work that cannot commit ends at once: check before each data file.
-#
-# The marker comes before the check. Of two writers that announce one file group at the same time, the second to announce
-# therefore sees the first; in the other order both might check and see nothing. Spark's tasks announce by themselves: the
-# driver checks for them, by their markers.
-#
-# Two things end a transaction early, before its commit would:
-#
-# - a *commit* since its begin, if the commit check would refuse for the same reason. That cannot be a false alarm;
-# - an *open* transaction of higher rank at work on the same file groups, if our work there could not be merged again.
-#
-# An unreadable object or an unavailable lock ends nothing: the commit check decides.
-
-# Find other writers of rows in a table, their places, and whether they are alive.
-#
-# Writers of this library are in the log, so one without markers costs one listing. An engine that does not read the
-# log is known only by its folder of markers; it counts if its requested time is smaller, as in Apache Hudi's
-# `MarkerBasedEarlyConflictDetectionRuntimeServiceStrategy`, and its instant on the timeline is one of rows.
-
 
 class TurnTaker(Protocol):
     """The parts of a transaction needed to take its turn.
@@ -103,6 +84,12 @@ class TurnTaker(Protocol):
     def begin_anew(self, reserved: Reservation | None) -> None:
         """Begin again in place of an attempt that is over and had done nothing."""
 
+
+# Find other writers of rows in a table, their places, and whether they are alive.
+#
+# Writers of this library are in the log, so one without markers costs one listing. An engine that does not read the
+# log is known only by its folder of markers; it counts if its requested time is smaller, as in Apache Hudi's
+# `MarkerBasedEarlyConflictDetectionRuntimeServiceStrategy`, and its instant on the timeline is one of rows.
 
 _JVM_SILENT_S = 120.0  # Hudi's own: a heartbeat each 60 s, of which two may be missed
 _OF_ROWS = frozenset({"commit", "deltacommit", "replacecommit"})
@@ -190,6 +177,19 @@ def overlap_of(rival: Rival, mine: frozenset[FileGroupId], *, bucketed: bool) ->
     """The file groups of ours that a rival is at work on."""
     return rival.places.met_by(WriteSet(mine), bucketed=bucketed)
 
+
+# Detect conflicts while a transaction works, so that work that cannot commit ends at once: check before each data file.
+#
+# The marker comes before the check. Of two writers that announce one file group at the same time, the second to announce
+# therefore sees the first; in the other order both might check and see nothing. Spark's tasks announce by themselves: the
+# driver checks for them, by their markers.
+#
+# Two things end a transaction early, before its commit would:
+#
+# - a *commit* since its begin, if the commit check would refuse for the same reason. That cannot be a false alarm;
+# - an *open* transaction of higher rank at work on the same file groups, if our work there could not be merged again.
+#
+# An unreadable object or an unavailable lock ends nothing: the commit check decides.
 
 _STRANGERS_EVERY_S = 1.0
 
