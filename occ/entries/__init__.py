@@ -1,6 +1,6 @@
 """The entries of the commit log: begin, commit, end and setting, as values and as bytes."""
 
-from .batches import SOURCES_MAX, UNTOLD, Batch, Batches, Landed, Origin, note_in
+from .batches import NOTHING, SOURCES_MAX, UNTOLD, Batch, Batches, BatchGiven, Landed, Origin, note_in
 from .column_statistics import (
     RANGES,
     columns_of,

@@ -6,6 +6,12 @@
 The number is in the commit entry, so one write both commits a batch and remembers it, and every other writer that tries
 to commit it reads that first. As transaction identifiers of Delta Lake (``txn`` in its protocol), and of Spark's sinks.
 The number is on the timeline too, for a restore, whose entry names the batches that are newest then.
+
+    t=0  consumer A of a topic has written up to offset 100, and is paused as it writes 100 to 150 as batch 150
+    t=1  B takes over and writes 100 to 130 as batch 130
+    t=2  A goes on; 150 is larger than 130, and the events from 100 to 130 would count twice
+
+So a batch may say which one it follows (``after``), and is refused if another is the newest.
 """
 
 from __future__ import annotations
@@ -19,6 +25,7 @@ from ...arguments import brief, encodable, number, text
 from ...errors import InputError
 
 SOURCES_MAX = 1000  # remembered by the log; with more, the source whose last batch is oldest is forgotten
+NOTHING = -1  # as the number that a batch follows: there is none of its source
 _NUMBER_MAX = 2**63 - 1
 _EXTRA = "lakelatch.batch"  # among the extraMetadata of a commit
 
@@ -30,6 +37,8 @@ class Batch:
     Args:
         source: whose batches are numbered: a streaming query, a loader, one partition of a topic.
         number: of the batch, from 0 on: its id, or the offset that it ends with.
+        after: number of the newest batch of the source that it may follow, `NOTHING` if it must be the first; None: any. It is
+            checked as the commit is decided, and not stored.
 
     Raises:
         InputError: they are no such name and number.
@@ -37,6 +46,7 @@ class Batch:
 
     source: str
     number: int
+    after: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         text(self.source, "batch source")
@@ -45,19 +55,26 @@ class Batch:
                 f"batch source={self.source!r:.80} is no name of a source; give a text of at most 500 characters"
             )
         number(self.number, "batch number", least=0, most=_NUMBER_MAX, whole=True)
+        if self.after is not None:
+            number(self.after, "the batch before", least=NOTHING, most=_NUMBER_MAX, whole=True)
+            if self.after >= self.number:
+                raise InputError(f"{self} cannot follow {self.after}: the numbers of a source grow")
 
     @classmethod
     def of(cls, given: Any) -> Self | None:
-        """Make a batch from a pair of source and number, a batch, or None."""
+        """Make a batch from source and number, with the number that it follows if that counts (None: it is the first)."""
         if given is None or isinstance(given, cls):
             return given
-        if not isinstance(given, tuple) or len(given) != 2:
+        if not isinstance(given, tuple) or len(given) not in (2, 3):
             raise InputError(
-                f'batch={brief(given)} is no batch; give a pair of a source and a number, as ("nightly load", 17)'
+                f'batch={brief(given)} is no batch; give a source and a number, as ("nightly load", 17), and the number that it '
+                "follows if no other may be between them"
             )
-        source, count = given
         # Offsets often come out of a frame, and the log holds Python's numbers.
-        return cls(source, count.item() if type(count).__module__ == "numpy" else count)
+        source, *counts = (each.item() if type(each).__module__ == "numpy" else each for each in given)
+        if len(counts) == 2 and counts[1] is None:
+            counts[1] = NOTHING
+        return cls(source, *counts)
 
     @classmethod
     def told_in(cls, extra: Mapping[str, str]) -> Self | None:
@@ -95,6 +112,9 @@ class Landed:
     def from_json(cls, raw: list[Any]) -> Self:
         source, count, instant = raw
         return cls(Batch(source, count), instant)
+
+
+BatchGiven = Batch | tuple[str, int] | tuple[str, int, int | None]  # see `Batch.of`
 
 
 class Batches:

@@ -19,6 +19,7 @@ from .entries import BEGUN_BY_OTHERS, Begin, Commit, asked_for, prepared
 from .entry_rules import is_asked
 from .operations import operation
 
+_VERSION = 2  # 1 knew no batch that follows another
 REQUEST_BYTES = 256 * 1024  # the limit of one
 _NOT_UNDERSTOOD = (LakeLatchError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
@@ -99,7 +100,7 @@ class Request:
         # A schema may be large, so it is not stored twice.
         wanted = {} if self.wanted == self.began else {"wanted": self.wanted}
         body = {
-            "v": 1,
+            "v": _VERSION,
             "T": self.instant,
             "base": self.base,
             "since": self.since,
@@ -107,6 +108,7 @@ class Request:
             "reads": self.reads.to_json(),
             "began": self.began,
             "commit": self.commit.fields(),
+            "after": self.commit.batch.after if self.commit.batch else None,
         } | wanted
         text = json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
         return hashlib.sha256(text).hexdigest().encode() + b"\n" + text
@@ -121,7 +123,7 @@ class Request:
             raw = json.loads(text)
             # Half a surrogate pair cannot be written to the log.
             json.dumps(raw, ensure_ascii=False).encode()
-            return cls._of(raw, len(body)) if raw["v"] == 1 else None
+            return cls._of(raw, len(body)) if raw["v"] == _VERSION else None
         except _NOT_UNDERSTOOD:
             return None
 
@@ -138,8 +140,9 @@ class Request:
         commit = prepared(raw["commit"], instant=instant, slot=raw["base"])
         if commit.undone or commit.named or commit.echo or commit.action not in COMMIT_ACTIONS:
             raise ValueError("a service commits by itself")
+        batch = replace(commit.batch, after=raw["after"]) if commit.batch else None
         return cls(
-            replace(commit, schema=None, completion=""),
+            replace(commit, schema=None, completion="", batch=batch),
             *numbers,
             ReadSet.from_json(raw["reads"]),
             raw["isolation"],

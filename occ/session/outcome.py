@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from ...conflict import Conflict
 from ...errors import (
+    BatchConflictError,
     BatchLandedError,
     CommitError,
     CommitStateUnknownError,
@@ -18,7 +19,7 @@ from ...errors import (
     StorageError,
 )
 from ...hudi.files import FileGroupId
-from ..entries import Batch, Begin, Commit
+from ..entries import NOTHING, Batch, Begin, Commit
 from ..log import LogState
 
 T = TypeVar("T")
@@ -81,19 +82,38 @@ def ended_by_others(attempt: AttemptFacts) -> RolledBackError:
 
 
 def refuse_landed(url: str, state: LogState, batch: Batch | None) -> None:
-    """Raise `BatchLandedError` if the batch, or a later one of its source, is committed in this state."""
-    last = state.batches.before(batch)
-    if last is None or batch is None:
+    """Raise unless the batch may be committed in this state.
+
+    Raises:
+        BatchLandedError: it, or a later one of its source, is committed.
+        BatchConflictError: it follows a batch that is not the newest of its source.
+    """
+    if batch is None:
         return
-    before = "" if last.batch == batch else f"; the newest is {last.batch.number}"
-    raise BatchLandedError(
-        f"{url}: {batch} landed before, by {last.instant}{before}. Nothing was written again, and there is nothing to do",
-        table=url,
-        instant=last.instant,
-        source=batch.source,
-        number=batch.number,
-        last=last.batch.number,
-    )
+    last = state.batches.last(batch.source)
+    newest = NOTHING if last is None else last.batch.number
+    if last is not None and newest >= batch.number:
+        before = "" if newest == batch.number else f"; the newest is {newest}"
+        raise BatchLandedError(
+            f"{url}: {batch} landed before, by {last.instant}{before}. Nothing was written again, and there is nothing to do",
+            table=url,
+            instant=last.instant,
+            source=batch.source,
+            number=batch.number,
+            last=newest,
+        )
+    if batch.after is not None and batch.after != newest:
+        wanted = "is to be the first of its source" if batch.after == NOTHING else f"follows {batch.after}"
+        found = "there is none (any more)" if last is None else f"the newest is {newest}, by {last.instant}"
+        raise BatchConflictError(
+            f"{url}: {batch} {wanted}, and {found}. Nothing was written. Ask last_batch({batch.source!r}), and make the batch "
+            "that begins there",
+            table=url,
+            instant=last.instant if last else None,
+            source=batch.source,
+            number=batch.number,
+            last=None if last is None else newest,
+        )
 
 
 def refuse_open(url: str, state: LogState) -> None:

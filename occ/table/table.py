@@ -33,7 +33,7 @@ from ...notebook import view
 from ...progress import ProgressCallback, Reporter
 from ...storage import Store, open_store
 from ...streams import RowHistory, Stream, declared, refuse_incomplete
-from ..entries import Batch, LogEntry, Origin, Setting, Settings
+from ..entries import Batch, BatchGiven, LogEntry, Origin, Setting, Settings
 from ..log import EPOCH_SLOTS, LogState
 from ..scan import ChangeFeed, Scan, change_feed, changes, scan
 from ..services import (
@@ -403,7 +403,7 @@ class Table:
         isolation: Isolation | None = None,
         reserve: Asked | None = None,
         first: int | None = None,
-        batch: Batch | tuple[str, int] | None = None,
+        batch: BatchGiven | None = None,
         note: Mapping[str, str] | None = None,
     ) -> Transaction:
         """Begin a transaction, a context manager: leaving its block commits.
@@ -419,12 +419,14 @@ class Table:
                 ended. For long work; docs/starvation.md describes the order.
             first: begin slot of the first attempt of the same work, by which reservations are ranked; `run` passes it on.
             batch: a source and a number, as ``("nightly load", 17)``. It commits only if no batch of that source with this
-                number or a larger one has; sending it again writes nothing (docs/exactly-once.md).
+                number or a larger one has; sending it again writes nothing (docs/exactly-once.md). A third value is the newest
+                number that the source must have then, None if it is to have none.
             note: texts by name, as ``{"job": "nightly load"}``, stored in the commit's ``extraMetadata``; up to 4 KiB. `why`,
                 `change_feed` and ``lakelatch timeline --note job=...`` show it, and so do Hudi's readers.
 
         Raises:
             BatchLandedError: the batch is committed already.
+            BatchConflictError: it follows another batch than the newest of its source.
             InputError: no such partition or file group to reserve.
             ConflictError: another transaction's reservation was not released within ``yield_wait_s``; a retry is safe.
             UnsupportedTableError: the table cannot be written; the message says why and the way out.
@@ -451,7 +453,7 @@ class Table:
         isolation: Isolation | None = None,
         reserve: Asked | None = None,
         reserve_after: int | None = 1,
-        batch: Batch | tuple[str, int] | None = None,
+        batch: BatchGiven | None = None,
         note: Mapping[str, str] | None = None,
     ) -> RunResult[T]:
         """Run ``work`` in a transaction and commit it; after a conflict run it again, with a new instant and snapshot.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ...arguments import kind_of, number, work_of
 from ...errors import CommitError, ConflictError, InputError, LockTimeoutError, LockUnavailableError, RolledBackError
 from ...tracing import step
-from ..entries import Batch, Origin
+from ..entries import BatchGiven, Origin
 from ..turns import BoundedWait, touched
 from .transaction import begin
 
@@ -294,7 +294,7 @@ def run(
     operation: str,
     isolation: str | None = None,
     reserve: Asked | None = None,
-    batch: Batch | tuple[str, int] | None = None,
+    batch: BatchGiven | None = None,
     note: Mapping[str, str] | None = None,
 ) -> RunResult[T]:
     """See `Table.run`."""

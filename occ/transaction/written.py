@@ -10,7 +10,7 @@ from ...arguments import Isolation, unknown_argument
 from ...errors import BatchLandedError, InputError
 from ...hudi.timeline import WriteStat
 from ...progress import ProgressCallback
-from ..entries import Batch
+from ..entries import BatchGiven
 
 if TYPE_CHECKING:
     from ..turns import Asked
@@ -44,7 +44,7 @@ class Retries(TypedDict, total=False):
     isolation: Isolation | None
     reserve: Asked | None
     reserve_after: int | None
-    batch: Batch | tuple[str, int] | None
+    batch: BatchGiven | None
     note: Mapping[str, str] | None
 
 

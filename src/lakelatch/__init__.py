@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 # Not lazy: the errors import no engine, and callers name them in except clauses.
 from .errors import (
+    BatchConflictError,
     BatchLandedError,
     CommitError,
     CommitStateUnknownError,
@@ -92,6 +93,7 @@ _LAZY = {
 }
 
 __all__ = [
+    "BatchConflictError",
     "BatchLandedError",
     "CommitError",
     "CommitResult",

@@ -20,6 +20,7 @@ Each class says who can fix it and whether anything landed.
     └─ CommitError
        ├─ ConflictError          another writer won; nothing of ours landed; re-run the write
        │  └─ DuplicateKeyError   it inserted the same key; inserting the row again would duplicate it
+       ├─ BatchConflictError     another batch of its source has landed than the one it follows
        ├─ BatchLandedError       its batch had landed before; there is nothing to do
        ├─ RolledBackError        another writer ended this transaction (its heartbeat had stopped); nothing landed
        └─ CommitStateUnknownError  the store gave no answer; check the outcome before you delete anything
@@ -37,6 +38,7 @@ from .notebook import view
 from .plain_text import visible
 
 __all__ = [
+    "BatchConflictError",
     "BatchLandedError",
     "CommitError",
     "CommitStateUnknownError",
@@ -206,6 +208,15 @@ class DuplicateKeyError(ConflictError):
     """
 
     retryable = False
+
+
+class BatchConflictError(CommitError):
+    """The newest batch of its source is not the one that the batch follows: somebody else writes this source, or a restore took
+    batches back. Nothing was written.
+
+    ``source`` and ``number`` are those of the batch, ``last`` the newest number of its source (None: there is none), and
+    ``instant`` the T of the commit with that number.
+    """
 
 
 class BatchLandedError(CommitError):

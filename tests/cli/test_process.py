@@ -240,3 +240,22 @@ def test_who_writes_with_stdout_closed_writes_all_the_same_and_into_no_other_fil
         {"id": "new", "origin": "JFK", "v": 7}
     ]
     assert run("check", table.url, "--deep").returncode == 0
+
+
+def test_a_pipe_is_followed_until_it_ends_or_ctrl_c_comes(tmp_path):
+    """Each line is committed when it has come, and skipped when the pipe begins again."""
+    url = str(tmp_path / "t")
+    declared = {"s": {"columns": "n", "ordering": "at", "merge": {"n": "sum"}, "foreign_readers": False}}
+    with lakelatch.create(url, record_key="id", schema="id string, n bigint, at bigint", streams=declared) as table:
+        command = [*LAKELATCH, "streams", "follow", url, "s", "-", "--source", "pipe", "--json"]
+        event = '{"id": "a", "n": 1, "at": 1}\n'
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+            for bytes_ in (len(event), 2 * len(event)):
+                child.stdin.write(event)
+                child.stdin.flush()
+                assert json.loads(child.stdout.readline())["bytes"] == bytes_
+            child.send_signal(signal.SIGINT)
+            assert child.wait(60) == 130
+        again = subprocess.run(command, input=2 * event + event.rstrip(), capture_output=True, text=True, check=True)
+        assert [json.loads(each)["rows"] for each in again.stdout.splitlines()] == [1]
+        assert table.read().to_pylist()[0]["n"] == 3

@@ -135,3 +135,83 @@ def test_one_call_makes_a_table_with_its_streams(run, tmp_path):
     ):
         assert told in run("create", str(tmp_path / "no"), "--record-key", "id", *wrong, code=2).stderr
     assert not (tmp_path / "no").exists()
+
+
+def lines(*numbers: int) -> str:
+    return "".join(f'{{"id": "k{each % 3}", "n": 1, "at": {each}}}\n' for each in numbers)
+
+
+@pytest.fixture
+def counted(tmp_path):
+    """A table whose column n adds up the events of a stream."""
+    with lakelatch.create(
+        str(tmp_path / "counted"), record_key="id", schema="id string, n bigint, at bigint",
+        streams={"s": {"columns": "n", "ordering": "at", "merge": {"n": "sum"}, "foreign_readers": False}},
+    ) as table:  # fmt: skip
+        yield table
+
+
+def added(table: lakelatch.Table) -> int:
+    return sum(each["n"] for each in table.read().to_pylist())
+
+
+def test_a_growing_file_is_followed_and_each_line_counts_once(run, counted, tmp_path):
+    file = tmp_path / "events"
+    follow = "streams", "follow", counted.url, "s", str(file), "--once"
+    file.write_text(lines(1, 2) + '{"id": "k0"')  # whose writer is in the middle of a line
+    whole = len(lines(1, 2))
+    assert f"2 events, up to byte {whole:,} of {file}" in run(*follow).stdout.replace("\n", "")
+    assert run(*follow).stdout == ""
+    file.write_text("\n \n" + lines(1, 2)[2:] + "\n\n" + lines(3))
+    assert "no line that ends at byte" in run(*follow, code=2).stderr.replace("\n", " ")
+    file.write_text(lines(1, 2) + "\n\r\n" + lines(3))
+    (told,) = [run.json(*follow)]
+    assert (told["rows"], told["bytes"], told["repeated"]) == (1, file.stat().st_size, False)
+    assert counted.last_batch(str(file)) == file.stat().st_size
+    file.write_text(lines(1))
+    assert "another file" in run(*follow, code=2).stderr.replace("\n", " ")
+    assert added(counted) == 3
+
+
+def test_a_bad_line_stops_and_the_batch_with_it(run, counted, tmp_path):
+    file = tmp_path / "events"
+    follow = "streams", "follow", counted.url, "s", str(file), "--once", "--source", "mine"
+    file.write_text(lines(1))
+    run(*follow)
+    for bad in (
+        "{",
+        "[1]",
+        '{"id": "k0"}',
+        '{"id": "k0", "n": "x", "at": 5}',
+        '{"id": "\\ud800", "n": 1, "at": 5}',
+        "\0",
+    ):
+        file.write_text(lines(1, 2) + bad + "\n")
+        told = run(*follow, code=2).stderr
+        assert "nothing was written" in told.lower().replace("\n", " "), told
+    assert added(counted) == 1
+    assert counted.last_batch("mine") == len(lines(1))
+
+
+def test_another_follower_of_the_same_source_is_noticed(run, counted, tmp_path):
+    """It has cut the file elsewhere: what both have read must not count twice."""
+    file = tmp_path / "events"
+    file.write_text(lines(1, 2, 3))
+    stream, real = counted.stream("s"), lakelatch.Table.last_batch
+
+    def last(self, source):
+        found = real(self, source)
+        stream.upsert([{"id": "k1", "n": 1, "at": 1}], batch=("mine", len(lines(1))))
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lakelatch.Table, "last_batch", last)
+        told = run("streams", "follow", counted.url, "s", str(file), "--once", "--source", "mine", code=2).stderr
+    assert "is to be the first of its source" in told.replace("\n", " ")
+    assert added(counted) == 1
+
+
+def test_standard_input_needs_a_source(run, counted):
+    assert "--source" in run("streams", "follow", counted.url, "s", "-", code=2).stderr
+    assert "unknown" in run("streams", "follow", counted.url, "unknown", "-", "--source", "a", code=2).stderr
+    assert "cannot be read" in run("streams", "follow", counted.url, "s", "/no/such/file", code=2).stderr

@@ -1,6 +1,6 @@
 """Operations of the JVM and of ours at the same time on one table with neighbours=hudi, and the rows that may stand then.
 
-    python -m tests.jvm.operations [--kind KIND] [--pair 'OURS beside THEIRS'] [--seconds N] [--seed N]
+    python -m tests.jvm.operations [--kind KIND] [--pair 'OURS beside THEIRS'] [--seconds N] [--seed N] [--skip N]
 
 Of two that were acknowledged the table shows one order or the other; of one that was refused it shows nothing. Both sides
 begin from the same rows and have keys of their own, so an order shows where one of them overwrites, drops or restores.
@@ -187,8 +187,20 @@ class Table:
             request = {"kind": "service", "service": operation, "instant": kept, "name": self.shared.table.config.name}
             request["schema"] = self.shared.table.config.create_schema
         request |= {"path": str(self.shared.path), "options": self.shared.options | more}
-        (answer,) = ask_jvm([request], self.shared.folder)
+        for _ in range(_TRIES):
+            (answer,) = ask_jvm([request], self.shared.folder)
+            if operation != "restore" or not self._left_a_restore():
+                break
+            # It has failed midway, and nobody may write until somebody has run it again (Hudi goes on with its plan).
+            print(f"the JVM's restore is run again after {answer.get('error', '')[:300]}", flush=True)
         return answer.get("error", "")
+
+    def _left_a_restore(self) -> bool:
+        """Return whether a restore of the JVM is pending; one of ours has a transaction in the log."""
+        timeline = self.shared.path / ".hoodie" / "timeline"
+        begun = {each.name.partition(".")[0] for each in timeline.glob("*.restore.requested")}
+        ended = {each.name.partition("_")[0] for each in timeline.glob("*_*.restore")}
+        return not begun - ended <= self.shared.table.session.log.catch_up().open.keys()
 
 
 def _applied(steps: tuple[Callable[[State], State], ...], state: State) -> State:
@@ -223,6 +235,9 @@ def main() -> None:
     parser.add_argument("--kind", choices=list(KINDS), action="append", help="default: all")
     parser.add_argument("--seconds", type=float, default=600.0, help="no further pair begins after that")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--skip", type=int, default=0, help="so many of the first, which another run with this seed has made"
+    )
     parser.add_argument("--pair", help="as 'upsert beside insert': only these")
     given = parser.parse_args()
     luck = random.Random(given.seed)
@@ -230,6 +245,7 @@ def main() -> None:
     if given.pair:
         asked = [each for each in asked if f"{each[1].ours} beside {each[1].theirs}" == given.pair] * 20
     luck.shuffle(asked)
+    asked = asked[given.skip :]
     told, failed, until = Counter[str](), 0, time.monotonic() + given.seconds
     tables: dict[str, Table] = {}
     with tempfile.TemporaryDirectory(prefix="lakelatch-operations-", ignore_cleanup_errors=True) as folder:

@@ -130,7 +130,7 @@ class Bounds:
     conflicts: frozenset[tuple[int, int]] = frozenset({(0, 1), (1, 0)})
     """(later, earlier): the later one may land only if it has seen the earlier one."""
     same_batch: frozenset[int] = frozenset()
-    """These writers load the same numbered batch: it may land once, no matter who has seen what."""
+    """These writers load the same numbered batch, or some that follow the same one: one may land, no matter who has seen what."""
     attempts: int = 1
     rounds: int = 1
     """Two: who lost merges once more under the same T, and deletes the files of its first round."""

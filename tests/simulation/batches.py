@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
+from lakelatch.occ.entries.batches import NOTHING
 from lakelatch.occ.entries.entries import Begin, Commit, End, LogEntry, Open
 
 from .history import Anomaly, Attempt
@@ -16,11 +18,18 @@ class Sent:
     """Hands out batches. Chosen by a luck of its own, so that the schedules without them stay what they are."""
 
     def __init__(self, seed: int) -> None:
-        self._luck = random.Random(seed * 31 + 7)
+        self._luck, self._bound = random.Random(seed * 31 + 7), random.Random(seed * 31 + 8)
         self._last: dict[str, int] = {}
 
-    def next(self) -> tuple[str, int] | None:
-        """None, a new one, or one that somebody has sent already."""
+    def next(self, newest: Callable[[str], int | None]) -> tuple[Any, ...] | None:
+        """None, a new one, or one that somebody has sent already; a third of them follow the ``newest`` that its writer knows."""
+        found = self._any()
+        if found is None or self._bound.random() < 0.67:
+            return found
+        after = newest(found[0])
+        return found if after is not None and after >= found[1] else (*found, after)
+
+    def _any(self) -> tuple[str, int] | None:
         luck = self._luck
         if luck.random() < 0.2:
             return None
@@ -38,6 +47,7 @@ def judge_batches(entries: Iterable[LogEntry], attempts: Sequence[Attempt]) -> N
     last: dict[str, tuple[int, str]] = {}
     standing: list[tuple[str, int, str]] = []
     landed: dict[tuple[str, int], str] = {}
+    follows = {each.instant: each.after for each in attempts if each.after is not None}
     for entry in entries:
         match entry:
             case Begin():
@@ -61,6 +71,8 @@ def judge_batches(entries: Iterable[LogEntry], attempts: Sequence[Attempt]) -> N
                     source, number = entry.batch.source, entry.batch.number
                     if source in last and last[source][0] >= number:
                         raise Anomaly(f"{entry.instant} landed {entry.batch}, and {last[source]} had landed before")
+                    if entry.instant in follows and follows[entry.instant] != last.get(source, (NOTHING, ""))[0]:
+                        raise Anomaly(f"{entry.instant} follows {follows[entry.instant]}, and not {last.get(source)}")
                     last[source] = number, entry.instant
                     standing.append((source, number, entry.instant))
                     landed[source, number] = entry.instant

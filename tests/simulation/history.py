@@ -75,6 +75,7 @@ class Attempt:
         duplicate: it was told that somebody has inserted one of its keys.
         winner: who it was told to have lost against.
         batch: the source and number that it was sent as.
+        after: the number of the batch that it follows, -1 for none; None if that does not matter.
         began, ended: by the scheduler's clock.
     """
 
@@ -96,8 +97,15 @@ class Attempt:
     outcome: str = "cut off"
     winner: str = ""
     batch: tuple[str, int] = ("", 0)
+    after: int | None = None
     began: float = 0.0
     ended: float = float("inf")
+
+    def sends(self, batch: tuple[Any, ...] | None) -> None:
+        """Note its batch: source, number, and the number before if that counts."""
+        if batch:
+            self.batch, follows = batch[:2], batch[2:]
+            self.after = None if not follows else -1 if follows[0] is None else follows[0]
 
     def landed(self, outcome: str) -> None:
         self.outcome = outcome

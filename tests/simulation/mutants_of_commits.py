@@ -9,6 +9,7 @@ from unittest import mock
 from lakelatch.conflict import Decision
 from lakelatch.conflict.write_set import NOWHERE
 from lakelatch.errors import StorageError
+from lakelatch.occ.entries import Batch
 from lakelatch.occ.entries.entries import Begin, Commit
 from lakelatch.occ.landing import landing
 from lakelatch.occ.landing import validator as judge
@@ -290,6 +291,17 @@ def _batched(shape: Shape) -> Shape:
 def a_batch_is_looked_for_when_it_begins_only() -> Patches:
     """Two that send the same batch at once both land it."""
     return [mock.patch.object(landing, "refuse_landed")]
+
+
+@mutant(_batched)
+def what_a_batch_follows_is_looked_for_when_it_begins_only() -> Patches:
+    """Two batches of one source land, each of which follows the same one."""
+    real = landing.refuse_landed
+
+    def refuse(url: str, state: LogState, batch: Batch | None) -> None:
+        real(url, state, replace(batch, after=None) if batch else None)
+
+    return [mock.patch.object(landing, "refuse_landed", refuse)]
 
 
 @mutant(lambda shape: replace(_batched(shape), epoch_slots=5))

@@ -18,6 +18,7 @@ import lakelatch
 from lakelatch.conflict import ISOLATION_LEVELS
 from lakelatch.environment import Process
 from lakelatch.errors import (
+    BatchConflictError,
     BatchLandedError,
     CommitStateUnknownError,
     ConflictError,
@@ -333,8 +334,8 @@ class World:
             self.scheduler.pause(luck.random() * 0.1)
 
     def _once(self, table: Table, kind: str) -> None:
-        attempt, batched = self.attempt(self.scheduler.now), self._batched()
-        attempt.batch = batched.get("batch", ("", 0))
+        attempt, batched = self.attempt(self.scheduler.now), self._batched(table)
+        attempt.sends(batched.get("batch"))
         serializable = self.scheduler.random.random() < 0.1
 
         def go() -> None:
@@ -354,15 +355,19 @@ class World:
         may_be_empty = kind in ("insert", "insert_overwrite")  # else the library refuses to reserve what is not there
         return {"reserve": luck.choice(("table", *([[p] for p in PARTITIONS] if may_be_empty else [])))}
 
-    def _batched(self) -> dict[str, tuple[str, int]]:
-        batch = self._batches.next() if self._batches else None
+    def _batched(self, table: Table) -> dict[str, tuple[Any, ...]]:
+        def newest(source: str) -> int | None:
+            last = table.session.log.state.batches.last(source)  # as far as its handle has read
+            return None if last is None else last.batch.number
+
+        batch = self._batches.next(newest) if self._batches else None
         if batch is None and self.shape.streams > stream_tables.PLAIN:
             batch = f"once {next(self._numbers)}", 1
         return {"batch": batch} if batch else {}
 
     def _retried(self, table: Table, kind: str) -> None:
         attempts: list[Attempt] = []
-        began, batched = self.scheduler.now, self._batched()
+        began, batched = self.scheduler.now, self._batched(table)
 
         def work(txn: Transaction) -> None:
             nonlocal began
@@ -371,7 +376,7 @@ class World:
             attempts.append(self.attempt(began))
             began = self.scheduler.now  # the next one begins after this, but when is not told
             attempts[-1].level = table.settings.isolation
-            attempts[-1].batch = batched.get("batch", ("", 0))
+            attempts[-1].sends(batched.get("batch"))
             self._work(txn, attempts[-1], kind)
 
         def go() -> None:
@@ -430,6 +435,9 @@ class World:
             outcome = "not unique"
             if not attempts[-1].merged:
                 self.scheduler.violation = Anomaly(f"{attempts[-1].name} had looked which values are free")
+        except BatchConflictError:
+            outcome = "out of order"
+            self.also["batches out of order"] += 1
         except BatchLandedError:
             outcome = "repeated"
             self.also["batches sent again"] += 1

@@ -148,6 +148,10 @@ _SAVEPOINT = {
 _STREAMS = {
     "list": (".streams.commands:list_", "List the streams of a table."),
     "add": (".streams.commands:add", "Declare a stream, or give one more columns."),
+    "follow": (
+        ".streams.follow:follow",
+        "Write the lines of a growing file as events of a stream, each once, until Ctrl-C.",
+    ),
     "explain": (
         ".streams.commands:explain",
         "Tell of each column of a row which event set it, and what that replaced.",

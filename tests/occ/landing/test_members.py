@@ -289,6 +289,17 @@ def test_a_batch_lands_once_in_an_entry(world, asked):
         txns[1].commit()
 
 
+def test_of_two_batches_that_follow_the_same_one_a_coordinator_takes_one(world, asked):
+    begun(world.writer("w"), "a", "w", batch=("load", 7)).commit()
+    txns = [begun(world.writer(name), "a", name, batch=("load", n, 7)) for name, n in (("x", 9), ("y", 12), ("z", 8))]
+    asked.commit(*map(question, txns))
+    assert [fate(asked.leader.table, txn.instant)[1:] for txn in txns] == [["commit"], [], []]
+    with pytest.raises(lakelatch.BatchConflictError, match="follows 7, and the newest is 9"):
+        txns[1].commit()
+    with pytest.raises(lakelatch.BatchLandedError):
+        txns[2].commit()
+
+
 def test_two_that_add_a_column_each_do_not_land_together(world, asked):
     txns = []
     for writer, name in (("A", "width"), ("B", "height")):

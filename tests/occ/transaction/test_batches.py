@@ -253,7 +253,7 @@ def test_an_adopted_table_goes_on_with_what_its_log_said(tmp_path):
 
 
 def test_no_such_batch(table):
-    for bad in (("q",), "q", ("q", 1, 2), 5, [("q", 1)], ["q", 1]):
+    for bad in (("q",), "q", ("q", 1, 2, 3), 5, [("q", 1)], ["q", 1]):
         with pytest.raises(lakelatch.InputError, match="is no batch"):
             table.upsert([{"id": "a", "n": 1}], batch=bad)
     for source, number in (
@@ -363,3 +363,51 @@ def test_who_waits_for_the_lock_while_its_batch_lands_is_told(world):
     assert result.repeated or b.table.last_batch("q") == 1
     with world.fresh() as table:
         assert len([entry for entry in table.session.log.entries() if getattr(entry, "batch", None)]) == 1
+
+
+def test_a_batch_may_follow_one_only(table):
+    """Two consumers of one topic, cut differently: the second one's overlaps, and is refused."""
+    add = lambda *batch: table.upsert([{"id": "a", "n": 1}], batch=("topic", *batch))  # noqa: E731
+    assert not add(100, None).repeated
+    assert not add(130, 100).repeated
+    with pytest.raises(
+        lakelatch.BatchConflictError, match=r"batch 150 of 'topic' follows 100, and the newest is 130"
+    ) as told:
+        add(150, 100)
+    assert (told.value.last, told.value.landed, told.value.retryable) == (130, False, False)
+    assert add(120, 100).repeated, "its events are in the other's"
+    with pytest.raises(lakelatch.BatchConflictError, match="is to be the first of its source"):
+        add(150, None)
+    assert not add(150, 130).repeated
+    with pytest.raises(lakelatch.BatchConflictError, match="there is none"):
+        table.upsert([{"id": "a", "n": 1}], batch=("other", 7, 3))
+    for wrong in (
+        ("topic", 150, 150),
+        ("topic", 150, -2),
+        ("topic", 150, 1.0),
+        ("topic", 150, "x"),
+        ("topic", 1, 2, 3),
+    ):
+        with pytest.raises(lakelatch.InputError, match=r"batch|the numbers of a source grow"):
+            add(*wrong[1:])
+    assert total(table) == 3
+
+
+def test_of_two_that_follow_the_same_batch_one_lands(table):
+    table.upsert([{"id": "a", "n": 1}], batch=("topic", 100))
+    with lakelatch.open(table.url) as other:
+        late = other.transaction(batch=("topic", 150, 100))
+        late.upsert([{"id": "b", "n": 1}])
+        table.upsert([{"id": "c", "n": 1}], batch=("topic", 130, 100))
+        with pytest.raises(lakelatch.BatchConflictError, match="Nothing was written"):
+            late.commit()
+    assert total(table) == 2
+
+
+def test_a_restore_takes_back_what_a_batch_follows(table):
+    first = table.upsert([{"id": "a", "n": 1}], batch=("topic", 100))
+    table.upsert([{"id": "a", "n": 1}], batch=("topic", 130, 100))
+    table.restore(first.instant)
+    with pytest.raises(lakelatch.BatchConflictError, match="the newest is 100"):
+        table.upsert([{"id": "a", "n": 1}], batch=("topic", 150, 130))
+    assert not table.upsert([{"id": "a", "n": 1}], batch=("topic", 150, table.last_batch("topic"))).repeated

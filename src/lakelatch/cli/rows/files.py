@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 from ...arguments import brief
 from ...errors import InputError
@@ -63,7 +63,7 @@ def read_rows(path: str, kind: str, known: pa.Schema | None, seen: Callable[[int
     name = "standard input" if path == STDIN else path
     batches: list[pa.RecordBatch] = []
     try:
-        with _opened(path) as source:
+        with opened(path) as source:
             schema, stream = _stream(source, kind, known)
             for batch in stream:
                 batches.append(batch)
@@ -78,7 +78,8 @@ def read_rows(path: str, kind: str, known: pa.Schema | None, seen: Callable[[int
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[IO[bytes]]:
+def opened(path: str) -> Iterator[BinaryIO]:
+    """Open a file; ``-`` is standard input, which stays open."""
     if path == STDIN:
         yield sys.stdin.buffer
     else:
@@ -105,7 +106,7 @@ def _stream(source: IO[bytes], kind: str, known: pa.Schema | None) -> tuple[pa.S
         reader = csv.open_csv(source, convert_options=convert, parse_options=csv.ParseOptions(newlines_in_values=True))
         return reader.schema, iter(reader)
     if kind == "json":
-        table = _of_lines(source, known)
+        table = json_rows(source, known)
         return table.schema, iter(table.to_batches())
     # Arrow has two formats under one extension. Only the file format begins with this magic; the rest is a stream.
     head = source.read(6)
@@ -117,8 +118,8 @@ def _stream(source: IO[bytes], kind: str, known: pa.Schema | None) -> tuple[pa.S
     return stream.schema, iter(stream)
 
 
-def _of_lines(source: IO[bytes], known: pa.Schema | None) -> pa.Table:
-    """Parse one JSON object a line; texts become times, decimals, bytes and NaN where the table has such a column."""
+def json_rows(source: Iterable[bytes], known: pa.Schema | None) -> pa.Table:
+    """Parse lines of one JSON object each; texts become times, decimals, bytes and NaN where the table has such a column."""
     import json
 
     import pyarrow as pa
