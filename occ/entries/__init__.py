@@ -1,6 +1,6 @@
 """The entries of the commit log: begin, commit, end and setting, as values and as bytes."""
 
-from .batches import NOTHING, SOURCES_MAX, UNTOLD, Batch, Batches, BatchGiven, Landed, Origin, note_in
+from .batches import NOTHING, UNTOLD, Batch, Batches, BatchGiven, Landed, Origin, note_in
 from .column_statistics import (
     RANGES,
     columns_of,
@@ -29,7 +29,6 @@ from .entries import (
     at_slot,
     decode,
     encode,
-    prepared,
     singly,
 )
 from .entry_rules import content_of

@@ -9,4 +9,4 @@ from .replay_rows import (
     refuse_same_rows,
     write_changes,
 )
-from .rounds import MergeAgain, Rebase, Round
+from .rounds import MergeAgain, Rebase

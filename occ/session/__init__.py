@@ -5,7 +5,6 @@ from .outcome import (
     Saved,
     beaten_early,
     ended_by_others,
-    forgotten,
     is_over,
     log_made_anew,
     lost_against,
@@ -32,8 +31,8 @@ from .partitions import (
     some,
 )
 from .properties import PROPERTIES, read_config
-from .session import Contention, Reservations, Session
-from .settling import await_outcome, connect, outcome_not_everywhere, put_outcome, settle
-from .snapshot_cache import View, ViewCache, arrow_schema, cold_view, declared_schema, required_by
+from .session import Session
+from .settling import await_outcome, connect, outcome_not_everywhere, put_outcome
+from .snapshot_cache import View, arrow_schema, cold_view, required_by
 from .table_lock import TableLease, TableLock, prove, settled
 from .whole_states import Savepoint, cleaned_to, kept_from, refuse_cleaned, savepoints

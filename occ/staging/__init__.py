@@ -2,7 +2,6 @@
 
 from .apply_rows import (
     NEW,
-    Combine,
     Kept,
     NewGroups,
     Plan,

@@ -4,9 +4,6 @@ from .contributions import keep_within_range, needs_batch, refuse_mergers
 from .declaration import (
     CLEAR,
     IGNORE,
-    KEEP,
-    ROW,
-    Declared,
     Default,
     Stream,
     declared,
@@ -20,17 +17,6 @@ from .declaration import (
     refuse_table,
     with_streams,
 )
-from .events import (
-    CLEARED,
-    DELETED,
-    UPSERT,
-    BlockNote,
-    Events,
-    events_of,
-    floors_to_footer,
-    folded,
-    refuse_undeclared,
-    slot_order,
-)
-from .explain import Cell, Event, RowHistory, explained
+from .events import CLEARED, DELETED, UPSERT, BlockNote, floors_to_footer, folded, refuse_undeclared
+from .explain import RowHistory, explained
 from .merge import slice_rows, stitched

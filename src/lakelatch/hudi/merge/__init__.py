@@ -20,7 +20,6 @@ from .rows import (
     alone,
     cast,
     contributions,
-    deduplicate,
     filled,
     holds,
     joined_schema,

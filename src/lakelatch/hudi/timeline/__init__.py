@@ -36,7 +36,7 @@ from .service_metadata import (
     encode_restore,
     encode_savepoint,
 )
-from .snapshot import FileSlice, Landed, Replacement, Snapshot, TimelineView, build
+from .snapshot import FileSlice, Replacement, Snapshot, TimelineView, build
 from .timeline import TIMELINE, Timeline, has_archive, read_timeline
 from .times import Time, same_time, time_of
 from .unlisted import ListedLater
