@@ -42,7 +42,6 @@ ORDER = (
     "occ.history", "occ.doctor", "occ.table",
     "lakelatch",
     "testing", "spark.shipping", "spark.tasks", "spark.reading", "spark.writing", "spark", "server", "demo", "bench", "cli",
-    "bench.command_line",
 )  # fmt: skip
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from lakelatch.bench import Progress, read
-from lakelatch.bench.command_line.run import interruptible
 from lakelatch.cli.app import app
+from lakelatch.cli.bench.run import interruptible
 from lakelatch.storage import open_store
 from lakelatch.testing.contention import until
 

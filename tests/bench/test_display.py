@@ -7,7 +7,7 @@ import io
 from rich.console import Console
 
 from lakelatch.bench import Progress
-from lakelatch.bench.command_line.display import Display
+from lakelatch.cli.bench.display import Display
 
 DONE = {
     "scenario": "s",

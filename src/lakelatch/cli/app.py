@@ -101,12 +101,12 @@ _LOCKS = {
     "wait": (".locks.by_key:wait", "Wait until nobody holds a lock. It is not taken: another may take it at once."),
 }
 _BENCH = {
-    "run": ("..bench.command_line.commands:run", "Run scenarios and write a report."),
-    "list": ("..bench.command_line.commands:list_", "List scenarios and peers."),
-    "compare": ("..bench.command_line.commands:compare_", "Compare two folders of results, cell by cell."),
-    "report": ("..bench.command_line.commands:report", "Write the report of a folder of results again."),
+    "run": (".bench.commands:run", "Run scenarios and write a report."),
+    "list": (".bench.commands:list_", "List scenarios and peers."),
+    "compare": (".bench.commands:compare_", "Compare two folders of results, cell by cell."),
+    "report": (".bench.commands:report", "Write the report of a folder of results again."),
     "export": (
-        "..bench.command_line.commands:export_",
+        ".bench.commands:export_",
         "Write the histories of a folder of results for Perfetto, HdrHistogram and Elle.",
     ),
 }

@@ -10,12 +10,12 @@ from typing import Any
 
 import typer
 
-from ...cli.outcome import INTERRUPTED
-from ...cli.output import print_json, print_table, say, wrapped
+from ...bench import Plan, Progress, measure, read
+from ...bench.report import aborted, advise, write
 from ...errors import ConfigError
 from ...occ.entries import Settings
-from .. import Plan, Progress, measure, read
-from ..report import aborted, advise, write
+from ..outcome import INTERRUPTED
+from ..output import print_json, print_table, say, wrapped
 from .display import Display
 
 

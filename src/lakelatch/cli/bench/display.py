@@ -12,8 +12,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from ...bench import Progress
 from ...plain_text import visible
-from .. import Progress
 
 _EVERY_S = 0.25
 _BARS = " ▁▂▃▄▅▆▇█"

@@ -15,9 +15,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ...cli.options import Json
-from ...cli.output import print_json, print_table, say
 from ...errors import ConfigError
+from ..options import Json
+from ..output import print_json, print_table, say
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A folder that was --out of a run.")]
 
@@ -56,7 +56,7 @@ def run(
 
     Ctrl-C ends it, removes the tables, and keeps what was found so far.
     """
-    from .. import Plan, contenders, load
+    from ...bench import Plan, contenders, load
     from .run import measured, numbers, parsed_settings
 
     found, skipped = contenders(
@@ -86,8 +86,8 @@ def run(
 
 def list_(*, json: Json = False) -> None:
     """List scenarios and peers."""
-    from .. import load, names
-    from ..systems import known
+    from ...bench import load, names
+    from ...bench.systems import known
 
     scenarios = [load(name) for name in names()]
     peers = [_peer(name) for name in known()]
@@ -103,7 +103,7 @@ def list_(*, json: Json = False) -> None:
 
 
 def _peer(name: str) -> dict[str, Any]:
-    from ..systems import load
+    from ...bench.systems import load
 
     try:
         found = load(name).configurations
@@ -114,7 +114,7 @@ def _peer(name: str) -> dict[str, Any]:
 
 def compare_(first: Folder, second: Folder, *, json: Json = False) -> None:
     """Compare two folders of results, cell by cell."""
-    from .. import compare, read
+    from ...bench import compare, read
 
     differences, doubts = compare(read(first), read(second))
     if json:
@@ -137,8 +137,8 @@ def compare_(first: Folder, second: Folder, *, json: Json = False) -> None:
 
 def report(folder: Folder, *, json: Json = False) -> None:
     """Write the report of a folder of results again."""
-    from .. import read
-    from ..report import write
+    from ...bench import read
+    from ...bench.report import write
 
     made = list(map(str, write(read(folder))))
     if json:
@@ -156,8 +156,8 @@ def export_(
     json: Json = False,
 ) -> None:
     """Write the histories of a folder of results for Perfetto, HdrHistogram and Elle."""
-    from .. import read
-    from ..export import export
+    from ...bench import read
+    from ...bench.export import export
 
     made, left_out = export(read(folder), format or ())
     if json:
