@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Prints how long each stage took.
 STAGES := $(BIN)/python scripts/at_once.py
 
-.PHONY: help venv announce demo demo-cluster demo-streams demo-neighbours test test-fast thorough test-spark test-jvm extras matrix-spark soak weather mutants lint types bench bench-docs docs dist clean
+.PHONY: help venv announce demo demo-cluster demo-streams demo-neighbours test test-fast thorough test-spark test-jvm extras matrix-spark soak weather weather-night mutants lint types bench bench-docs docs dist clean
 
 help:
 	@echo "make demo       many writers, one table, one killed, all checked (ARGS=\"--writers 8 --rows 50000 --seed 7\")"
@@ -25,6 +25,8 @@ help:
 	@echo "make extras     the wheel with each extra alone, lowest and newest versions, Python 3.11 to 3.13 (ARGS=\"--extra redis\")"
 	@echo "make matrix-spark  the core of the Spark tests with PySpark 4.0, 4.1 and 4.2 (ARGS=\"--spark 4.0\")"
 	@echo "make soak       simulated schedules and random tables of new seeds (SECONDS=600 STORIES=510 SEED=1 KEEPERS=1)"
+	@echo "make weather    as root: real servers and writers cut off, stopped, killed (WEATHER=120 SEED=1 ARGS=\"--lock zookeeper\")"
+	@echo "make weather-night  the same for HOURS=8 in slices; an interrupted night goes on where it was (ARGS=\"--stores s3\")"
 	@echo "make mutants    breaks each rule of the protocol; the simulator has to notice"
 	@echo "make bench      the short benchmarks (docs/benchmarks.md tells of the long ones)"
 	@echo "make bench-docs FOLDER=dir on a disk: measures contention for twenty minutes, writes docs/contention.md"
@@ -128,6 +130,10 @@ soak: venv
 weather: venv
 	@scripts/ensure_tools.sh all
 	$(BIN)/python -m tests.weather --seconds $(or $(WEATHER),120) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+weather-night: venv
+	@scripts/ensure_tools.sh all
+	$(BIN)/python -m tests.weather.night --hours $(or $(HOURS),8) $(ARGS)
 
 mutants: venv
 	$(BIN)/python -m tests.simulation.hunt

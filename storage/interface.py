@@ -247,6 +247,10 @@ def stream_into(fd: int, refuse: Callable[[OSError], NoReturn]) -> IO[bytes]:
     """Return a buffered stream into an open file, on a descriptor of its own: a Parquet writer may close it early.
 
     Args:
-        refuse: raises the error for the store's caller, from wherever the stream is written.
+        refuse: raises the error for the store's caller, from wherever the stream is written, or here if no descriptor is left.
     """
-    return io.BufferedWriter(_File(os.dup(fd), refuse))
+    try:
+        own = os.dup(fd)
+    except OSError as error:
+        refuse(error)
+    return io.BufferedWriter(_File(own, refuse))

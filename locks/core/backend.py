@@ -23,6 +23,7 @@ LEASES_MAX = 1000  # measured on the local servers (docs/locks.md); more has not
 _SHARE = 0.5  # of a third of the lease: the rest is for slow answers and for trying again
 _REMEMBERED = 31
 _WRITE_S_MIN = 0.0005
+_NUMBER_MAX = 2.0**53  # larger ones are no process, and no moment of any clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +176,23 @@ def fields_of(text: str | bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def number_in(facts: Mapping[str, Any], name: str, default: float | None = None) -> float | None:
+    """Return a finite number of at least 0 among the fields of a record, or ``default`` if anything else is there."""
+    value = facts.get(name)
+    usable = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _NUMBER_MAX
+    return float(value) if usable else default  # type: ignore[arg-type]
+
+
+def facts_in(facts: Mapping[str, Any], *, since: float = 0.0) -> dict[str, Any]:
+    """Return what a record tells of its holder, as `Holder` has it; fields that are missing or odd become harmless ones."""
+    text = {name: each if isinstance(each := facts.get(name, ""), str) else "" for name in ("host", "reason")}
+    return text | {
+        "since": number_in(facts, "since", since),
+        "until": number_in(facts, "until"),
+        "pid": int(number_in(facts, "pid", 0.0) or 0.0),
+    }
 
 
 def break_of(key: str, value: Mapping[str, Any]) -> BreakRecord | None:

@@ -18,14 +18,17 @@ successor's.
 **Waiting.** A contender that finds the lock busy appends its name to the queue in the item: at once if others are
 queued, otherwise after a few more reads, which most often find it free. The first in the queue takes the lock. A
 process that had it before may overtake the first, so few times that no waiter starves: a turn without a hand-over is a
-short one. A first waiter that does not take a free lock is removed after a while. A JVM writer knows no queue and may
-always overtake.
+short one. First waiters that do not take a free lock are removed after a while, several at once; a live one among them
+queues again. A waiter whose leaving was refused, or got no answer, is removed by its process at its next try. A JVM writer
+knows no queue and may always overtake.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+from collections import deque
+from contextlib import suppress
 from typing import Any
 
 from ...environment import Environment
@@ -56,6 +59,8 @@ QUEUE_MAX = 100
 LOOKS_ALONE = 4  # with an empty queue, a lock found busy this often is worth the request that joining takes
 _DRIFT = 1.001  # two machines' clocks do not run equally fast
 PATIENCE_S = 2.0  # how long the first in the queue may leave a free lock untaken
+PATIENCE_MORE_S = 0.3  # the further time of each one behind it: after a crash all of them may be dead
+_OWED_MAX = 100
 _PAUSE_S, _PAUSE_S_MAX = 0.003, 0.25
 _PAUSE_OVERTAKEN_S = 0.006  # a waiter that may still be overtaken need not hurry: most often it is
 _BEHIND_S_MAX = 1.0
@@ -141,6 +146,7 @@ class DynamoBackend(Backend):
         self._watched: dict[str, tuple[str, float]] = {}  # item -> its version, and when it was first seen
         self._turns: dict[str, float] = {}
         self._overtakes: dict[str, int] = {}  # `Seen.overtakes` of items when we took the lock
+        self._owed: deque[DynamoContender] = deque(maxlen=_OWED_MAX)  # contenders that could not leave
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle nothing that was watched here: times of this process's clock mean nothing on another machine."""
@@ -161,12 +167,18 @@ class DynamoBackend(Backend):
 
     def line_up(self, key: str) -> Contender:
         """Return a contender that joins the queue only once the lock was found busy."""
-        return DynamoContender(self._table, item_key(key), self._env, self._turns)
+        return DynamoContender(self._table, item_key(key), self._env, self._turns, self._owed)
 
     def try_grant(self, request: LockRequest, contender: Contender) -> Grant | None:
         """Try blindly at first, which is one request for a free lock; then by what was read."""
         assert isinstance(contender, DynamoContender)
         contender.request = request
+        for debt in [each for each in self._owed if each.item == contender.item]:
+            with suppress(ValueError):  # another thread has done the same: twice is fine
+                self._owed.remove(debt)
+            debt.leave()
+            if debt in self._owed:  # no answer now either
+                break
         try:
             # A read costs less than a refused write, and in the middle of a long queue each try would be refused.
             if contender.queued and not contender.expects_soon():
@@ -282,12 +294,12 @@ class DynamoBackend(Backend):
                         contender.looks += 1
                         return None
                     answer = self._join(request, contender)
-                elif free and contender.head_is_absent():
+                elif free and (ahead := contender.absent_ahead()):
                     answer = self._table.update(
                         contender.item,
-                        "REMOVE lakelatchQueue[0]",
-                        "lakelatchQueue[0] = :head",
-                        {":head": seen.queue[0]},
+                        f"REMOVE {', '.join(f'lakelatchQueue[{at}]' for at in range(ahead))}",
+                        f"lakelatchQueue[0] = :head AND lakelatchQueue[{ahead}] = :owner",
+                        {":head": seen.queue[0], ":owner": request.owner},
                         want=True,
                     )
                 else:
@@ -403,10 +415,13 @@ class DynamoBackend(Backend):
 class DynamoContender(Contender):
     """A name in the queue, and the pace of polling. ``in_doubt``: a write may have made us the owner.
 
-    ``turns`` holds this process's estimate, by item, of how long the queue takes to move by one.
+    ``turns`` holds this process's estimate, by item, of how long the queue takes to move by one. One that cannot leave goes
+    into ``owed``.
     """
 
-    def __init__(self, table: Table, item: str, env: Environment, turns: dict[str, float]) -> None:
+    def __init__(
+        self, table: Table, item: str, env: Environment, turns: dict[str, float], owed: deque[DynamoContender]
+    ) -> None:
         self.item = item
         self.request: LockRequest | None = None
         self.queued = False
@@ -421,7 +436,7 @@ class DynamoContender(Contender):
         self._since = 0.0  # when this holder, or this free lock with this head of the queue, was first seen
         self._ends_at = 0.0
         self._stood: tuple[int, float] | None = None  # the place in the queue, and when it was first seen
-        self._turns = turns
+        self._turns, self._owed = turns, owed
 
     def note(self, seen: Seen, *, ends_at: float, free: bool) -> None:
         """Remember what was seen, for the pace."""
@@ -448,9 +463,16 @@ class DynamoContender(Contender):
             return self._env.monotonic() < self._since + _SOON_S
         return self._turns.get(self.item, _TURN_SOON_S) < _TURN_SOON_S
 
-    def head_is_absent(self) -> bool:
-        """Return True when the lock is free and its first waiter does not take it."""
-        return self._env.monotonic() > self._since + PATIENCE_S
+    def absent_ahead(self) -> int:
+        """Return the number of waiters before us if the lock is free and none of them takes it; else 0.
+
+        Each place has its own moment, the next in line the first, so that a live one acts before those behind it.
+        """
+        if self._seen is None or self.request is None or self.request.owner not in self._seen.queue:
+            return 0
+        ahead = self._seen.queue.index(self.request.owner)
+        patience_s = PATIENCE_S + PATIENCE_MORE_S * (ahead - 1)
+        return ahead if self._env.monotonic() > self._since + patience_s else 0
 
     def wait(self, limit_s: float) -> None:
         """Wait for a part of the time that this state has lasted; further back in the queue, for half the turns before ours."""
@@ -479,6 +501,7 @@ class DynamoContender(Contender):
                 if seen is None or self._clean(self.request, seen):
                     return
         except LakeLatchError as e:
+            self._owed.append(self)
             _log.warning("lock %r: could not leave the queue: %s", self.request.key, e)
 
     def _clean(self, request: LockRequest, seen: Seen) -> bool:

@@ -24,11 +24,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..core import LockRequest, break_of, fields_of
+from ..core import LockRequest, break_of, facts_in, fields_of
 from ..interface import BreakRecord, Holder
 
 _MARK = "#lakelatch-"
@@ -94,10 +95,8 @@ class Seen:
         """Return the holder for `inspect`. A JVM writer does not record when its hold began."""
         facts = self.holder if self.ours else {}
         return Holder(
-            key=key, owner=self.owner, token=self.token, since=float(facts.get("since", 0.0)),
-            until=float(facts["until"]) if "until" in facts else None, reason=str(facts.get("reason", "")),
-            host=str(facts.get("host", "")), pid=int(facts.get("pid", 0)), queue=self.queue,
-            details={} if facts else {"client": "Amazon DynamoDB lock client"},
+            key=key, owner=self.owner, token=self.token, queue=self.queue,
+            details={} if facts else {"client": "Amazon DynamoDB lock client"}, **facts_in(facts),
         )  # fmt: skip
 
 
@@ -107,25 +106,29 @@ def parse_item(item: dict[str, Any]) -> Seen:
     def text(name: str) -> str:
         return str(item.get(name, {}).get("S", ""))
 
-    def number(name: str, kind: str = "N") -> float | None:
+    def number(name: str) -> int | None:
         try:
-            return float(item[name][kind])
+            found = int(item[name]["N"])
         except (KeyError, ValueError):
             return None
+        return found if found >= 0 else None
 
+    try:
+        lease_ms = float(text("leaseDuration"))
+    except ValueError:
+        lease_ms = math.nan
     holder = fields_of(text("lakelatchHolder"))
-    fence, lease_ms = item.get("lakelatchFence", {}).get("N"), number("leaseDuration", "S")
     return Seen(
         owner=text("ownerName"),
         version=text("recordVersionNumber"),
-        lease_s=None if lease_ms is None else lease_ms / 1000,
+        lease_s=lease_ms / 1000 if 0 <= lease_ms < math.inf else None,  # or nobody would ever follow its holder
         released="isReleased" in item,
-        fence=None if fence is None else int(fence),
-        limit=int(number("lakelatchLimit") or 0),
-        last_released=int(number("lakelatchReleased") or 0),
+        fence=number("lakelatchFence"),
+        limit=number("lakelatchLimit") or 0,
+        last_released=number("lakelatchReleased") or 0,
         queue=tuple(each.get("S", "") for each in item.get("lakelatchQueue", {}).get("L", ())),
-        overtaken=int(number("lakelatchOvertaken") or 0),
-        holder=holder if isinstance(holder, dict) else {},
+        overtaken=number("lakelatchOvertaken") or 0,
+        holder=holder,
         broken=text("lakelatchBroken"),
     )
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
 import re
 from collections.abc import Callable
@@ -62,10 +63,19 @@ class Record:
         """Parse what can be read."""
         value = read_json(os.path.join(folder, generation_name(token)))
         try:
+            lease_s, since, until = float(value["lease_s"]), float(value["since"]), float(value["until"])
+            if not math.isfinite(lease_s + since + until):  # nobody would ever follow a holder with such a lease
+                return cls(token)
             return cls(
-                token, str(value["key"]), str(value["owner"]), Process.from_json(value["process"]),
-                float(value["lease_s"]), float(value["since"]), float(value["until"]), str(value["reason"]),
-            )  # fmt: skip
+                token,
+                str(value["key"]),
+                str(value["owner"]),
+                Process.from_json(value["process"]),
+                lease_s,
+                since,
+                until,
+                str(value["reason"]),
+            )
         except (KeyError, TypeError, ValueError, OverflowError):
             return cls(token)
 

@@ -144,7 +144,7 @@ class RedisBackend(Backend):
                 queue=tuple(each.decode("utf-8", "replace") for each in waiting),
                 details={"server": str(self._server.address), **self._facts},
             )  # fmt: skip
-        except (KeyError, TypeError, ValueError) as e:
+        except (KeyError, TypeError, ValueError, OverflowError) as e:
             raise LockError(
                 f"The lock {key} on {self._server.address} holds what none of our writers has put there ({e!r:.80}). Make sure "
                 f"that no writer runs, then delete {_name(key)}",

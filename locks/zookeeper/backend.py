@@ -171,9 +171,8 @@ class ZooKeeperBackend(Backend):
                 break  # otherwise the holder has left meanwhile
         value, stat = found[0]
         return Holder(
-            key=key, owner=value["owner"], token=stat.czxid, since=value.get("since", stat.ctime / 1000), until=None,
-            reason=value.get("reason", ""), host=value["host"], pid=value.get("pid", 0),
-            queue=tuple(each[0]["owner"] for each in found[1:] if each is not None), details={"node": f"{folder}/{names[0]}"},
+            key=key, token=stat.czxid, queue=tuple(each[0]["owner"] for each in found[1:] if each is not None),
+            details={"node": f"{folder}/{names[0]}"}, **value | {"until": None},
         )  # fmt: skip
 
     def end(self, key: str, *, token: int, reason: str, who: str) -> bool:

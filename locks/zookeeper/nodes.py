@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from ...errors import LockError
-from ..core import fields_of
+from ..core import facts_in, fields_of
 from ..interface import BREAKS_KEPT
 from .session import Session
 
@@ -63,18 +63,16 @@ def line(session: Session, folder: str, *, fresh: bool = False) -> list[str]:
 
 
 def read(session: Session, path: str) -> tuple[dict[str, Any], Any] | None:
-    """Return a node's content and its stat; None when it is gone."""
+    """Return what a node tells of its maker, whatever that is, and its stat; None when it is gone."""
     found = _get(session, path)
     if found is None:
         return None
     body, stat = found
-    try:
-        value = fields_of(body)
-        value["owner"], value["host"]
-    except KeyError:
+    value = fields_of(body)
+    if not all(isinstance(value.get(name), str) for name in ("owner", "host")):
         text = body.decode("utf-8", "replace")  # Curator writes its host's address
         value = {"owner": text or path.rpartition("/")[2], "host": text}
-    return value, stat
+    return facts_in(value, since=stat.ctime / 1000) | {"owner": value["owner"]}, stat
 
 
 def _get(session: Session, path: str) -> tuple[bytes, Any] | None:

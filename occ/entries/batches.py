@@ -81,7 +81,7 @@ class Batch:
         """Read the batch that a commit on the timeline has committed (`extra`); None if there is none."""
         try:
             return cls(*json.loads(extra[_EXTRA])) if _EXTRA in extra else None
-        except (ValueError, TypeError, InputError):  # not ours
+        except (ValueError, TypeError, RecursionError, InputError):  # not ours
             return None
 
     @classmethod

@@ -43,7 +43,7 @@ def post(url: str, path: str, names: Sequence[str], ticket: str, authority: str)
             # The server restarted in between; repeating the request is safe.
             if again:
                 raise NotTakenError(str(e)) from e
-        except (OSError, http.client.HTTPException, ValueError) as e:
+        except (OSError, http.client.HTTPException, ValueError, RecursionError) as e:
             raise NotTakenError(str(e) or type(e).__name__) from e
     raise AssertionError
 

@@ -60,7 +60,7 @@ class Creation:
             made = cls(plain["properties"].encode(), int(plain["epoch"]), plain["opening"].encode())
             if plain["v"] == 1 and isinstance(decode(made.opening, CREATION), Open):
                 return made
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, CorruptTableError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, CorruptTableError):
             pass
         raise CorruptTableError(
             f"{CREATION} of {table}, by which the table is made, is damaged, or of a newer lakelatch. If there is no table, "

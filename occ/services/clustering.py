@@ -125,7 +125,7 @@ def _is_laid_out(session: Session, slice_: FileSlice, layout: Layout) -> bool:
     said = (session.footers.of(slice_.path, slice_.size).metadata or {}).get(NOTE.encode())
     try:
         return said is not None and bool(json.loads(said) == layout.said)
-    except ValueError:  # a note of another writer
+    except (ValueError, RecursionError):  # a note of another writer
         return False
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -20,8 +22,9 @@ from hypothesis import strategies as st
 from lakelatch.conflict.predicate import where_of
 from lakelatch.conflict.reservation import Party
 from lakelatch.conflict.write_set import EVERYWHERE, ReadSet, Scan, WriteSet, _overlap
-from lakelatch.environment import Process
+from lakelatch.environment import SYSTEM, Process
 from lakelatch.errors import LakeLatchError
+from lakelatch.hudi.files import STREAM_NOTE
 from lakelatch.hudi.files.file_names import FileGroupId, base_file_name, log_file_name, parse_base_name, parse_log_name
 from lakelatch.hudi.files.footers import note_of
 from lakelatch.hudi.files.listing import BaseFile, LogFile
@@ -46,6 +49,7 @@ from lakelatch.hudi.timeline.service_metadata import (
     encode_restore,
     encode_savepoint,
 )
+from lakelatch.locks import open_provider
 from lakelatch.locks.core import break_of, fields_of, time_text
 from lakelatch.locks.dynamodb.item import parse_breaks, parse_item
 from lakelatch.locks.file.generations import Record, generation_name
@@ -53,6 +57,8 @@ from lakelatch.locks.file.hudi_lock_file import Found
 from lakelatch.locks.interface import BreakRecord
 from lakelatch.locks.objects.record import LockObject, TokenObject, broken_of, to_json
 from lakelatch.occ.check.footers import inspect
+from lakelatch.occ.coordination.messages import Answer, Question
+from lakelatch.occ.entries.batches import Batch
 from lakelatch.occ.entries.column_statistics import decode_ranges, encode_ranges
 from lakelatch.occ.entries.entries import (
     Begin,
@@ -76,9 +82,12 @@ from lakelatch.occ.entries.write_sets import write_set_of
 from lakelatch.occ.history.ways import Case, explained, ways
 from lakelatch.occ.liveness.markers import MARKERS, delete_announced, list_markers
 from lakelatch.occ.liveness.reader_leases import ReaderLease
+from lakelatch.occ.log.creation import Creation
 from lakelatch.occ.log.publisher import metadata_of
 from lakelatch.occ.log.state import LogState
 from lakelatch.storage.local.store import LocalStore
+from lakelatch.streams.declaration import DECLARED_KEY, Stream, declared_in
+from lakelatch.streams.events import FLOORS, BlockNote, floors_of, floors_to_footer
 
 from ..occ.mor import data_block, delete_block, rollback_block, rows
 from .bytes_of_others import mangled, mangled_json
@@ -456,6 +465,7 @@ def _generation(body: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, generation_name(7)).write_bytes(body)
         record = Record.read(folder, 7)
+    assert record.lease_s is None or math.isfinite(record.lease_s)
     _ = Found(1, 1, body).token
     broken = break_of("k", fields_of(body))
     for at in (record.since, record.until or 0.0, *([broken.at] if broken else ())):
@@ -482,6 +492,136 @@ def _item(body: bytes) -> None:
     found.as_holder("k")
     parse_breaks("k", [json.dumps(each) for each in texts])
 
+
+_NUMBER = st.integers(-(10**37), 10**37) | st.decimals(allow_nan=False, allow_infinity=False, places=3)
+_ODD_ITEM = st.dictionaries(
+    st.sampled_from([*_ITEM, "lakelatchQueue", "lakelatchOvertaken", "lakelatchBroken", "isReleased"]),
+    st.builds(
+        lambda text: {"S": text},
+        st.sampled_from(["nan", "inf", "-1", "1e400", "{}", "[]", "null"]) | st.text(max_size=20),
+    )
+    | st.builds(lambda number: {"N": str(number)}, _NUMBER)
+    | st.builds(lambda texts: {"L": [{"S": each} for each in texts]}, st.lists(st.text(max_size=5), max_size=3))
+    | st.sampled_from([{"BOOL": True}, {"NULL": True}, {"L": [{"N": "1"}]}, {"M": {}}, {"SS": ["a"]}]),
+)
+
+
+def _odd_item(values: dict[str, Any]) -> None:
+    """Attributes of any kind, as whoever may write to the table can leave them; the lock must not be held for ever by them."""
+    found = parse_item(_ITEM | values)
+    holder = found.as_holder("k")
+    assert holder is None or time_text(holder.since)
+    assert found.lease_s is None or 0 <= found.lease_s < math.inf
+    assert min(found.limit, found.last_released, found.overtaken, found.fence or 0) >= 0
+    assert all(isinstance(each, str) for each in found.queue)
+
+
+class _Nodes:
+    """A session with a server that has these nodes."""
+
+    def __init__(self, names: list[str], body: bytes) -> None:
+        self._names, self._body = names, body
+
+    def ask(self, send: Callable[[Any], Any], *, proves: bool = False) -> Any:
+        return send(self)
+
+    def sync_async(self, path: str) -> None: ...
+
+    def get_children_async(self, path: str) -> list[str]:
+        return self._names
+
+    def get_async(self, path: str) -> tuple[bytes, Any]:
+        return self._body, SimpleNamespace(czxid=7, ctime=1000)
+
+
+def _node(given: tuple[list[str], bytes]) -> None:
+    """What a ZooKeeper shows of a lock: contenders of any name, holding anything."""
+    locks = open_provider("zk://nowhere/locks")
+    backend = locks._backend  # type: ignore[attr-defined]
+    backend._sessions[SYSTEM.process()] = _Nodes(*given)
+    holder = backend.inspect("k")
+    if holder is not None:
+        assert time_text(holder.since)
+        assert isinstance(holder.pid, int)
+        assert {type(each) for each in (holder.owner, holder.host, holder.reason, *holder.queue)} == {str}
+        _ = holder.since - 1.0
+    for each in backend.breaks("k"):
+        assert time_text(each.at)
+
+
+_NODE = {"owner": "o", "host": "h", "pid": 1, "since": 1.5, "reason": "r"}
+_NODE_NAMES = st.lists(
+    st.sampled_from([f"_c_0-lock-{n:010}" for n in range(3)] + ["x", "-1234567890", "b-0000000001"])
+    | st.text(max_size=12),
+    max_size=4,
+)
+
+
+def _redis_lock(body: bytes) -> None:
+    locks = open_provider("redis://nowhere")
+    backend = locks._backend  # type: ignore[attr-defined]
+    backend.run = lambda *_: (body, 5, b"9", [body])
+    holder = backend.inspect("k")
+    assert time_text(holder.since)
+
+
+_REDIS_LOCK = b"owner\n7\n1000\n" + json.dumps({"reason": "r", "host": "h", "pid": 1}).encode()
+
+# --- a coordinator's messages --------------------------------------------------------------------------------------
+
+_QUESTIONS = [Question(4, _REQUEST).to_bytes(), Question(4, _BEGIN_REQUEST).to_bytes()]
+_ANSWERS = [Answer((("a/1", b"{}"), ("a/2", b"x")), published=False).to_bytes(), Answer(alone=True).to_bytes()]
+
+
+def _question(body: bytes) -> None:
+    found = Question.from_bytes(body)
+    assert found is None or Question.from_bytes(found.to_bytes()) is not None
+
+
+def _answer(body: bytes) -> None:
+    found = Answer.from_bytes(body)
+    assert found is None or Answer.from_bytes(found.to_bytes()) == found
+
+
+def _answer_head(body: bytes) -> None:
+    _answer(body + b"\n{}x")
+
+
+# --- streams -------------------------------------------------------------------------------------------------------
+
+_STREAM = Stream("s", ("n",), "at")
+_FLOORS = floors_to_footer(pa.table({"id": ["a"], "s": pa.array([7], pa.int64())}))[FLOORS].encode()
+
+
+def _stream_note(body: bytes) -> None:
+    BlockNote.of({STREAM_NOTE.encode(): body}, "x")
+
+
+def _floors(body: bytes) -> None:
+    floors_of({FLOORS.encode(): body}, "x")
+
+
+def _declared(body: bytes) -> None:
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return  # properties are text
+    declared_in(replace(_CONFIGS[0], raw={DECLARED_KEY: text}))
+
+
+_CREATION = Creation(_PROPERTIES.decode("ascii").encode(), 1, encode(_OPEN, 1, 0, "x"))
+
+
+def _creation(body: bytes) -> None:
+    assert Creation.from_bytes(Creation.from_bytes(body, "t").to_bytes(), "t")
+
+
+def _batch(body: bytes) -> None:
+    """The number of a batch in a commit on the timeline, which may be a JVM's."""
+    Batch.told_in({key: body.decode("utf-8", "replace") for key in Batch("a", 1).extra})
+
+
+_DECLARED_JSON = {"streams": [_STREAM.to_json()], "bucket_count": 8, "since": T}
 
 _HOLDER = [
     {"since": 1, "until": 2, "reason": "r", "host": "h", "pid": 3},
@@ -552,4 +692,21 @@ TARGETS: dict[str, Target] = {
     "lock files": Target(mangled_json(_GENERATION), _generation),
     "lock files, torn": Target(mangled([json.dumps(_GENERATION[0]).encode()]), _generation),
     "DynamoDB items": Target(mangled_json(_HOLDER), _item),
+    "DynamoDB items of any kind": Target(_ODD_ITEM, _odd_item),
+    "ZooKeeper nodes": Target(st.tuples(_NODE_NAMES, mangled_json([_NODE, _HOLDER[1]])), _node),
+    "ZooKeeper nodes, torn": Target(st.tuples(_NODE_NAMES, mangled([json.dumps(_NODE).encode()])), _node),
+    "Redis locks": Target(mangled([_REDIS_LOCK]), _redis_lock),
+    "a coordinator's questions": Target(mangled(_QUESTIONS), _question),
+    "a coordinator's answers": Target(mangled(_ANSWERS), _answer),
+    "a coordinator's answers, other values": Target(
+        mangled_json([json.loads(each.partition(b"\n")[0]) for each in _ANSWERS]), _answer_head
+    ),
+    "notes of streams": Target(mangled_json([{"stream": "s", "kind": "upsert", "columns": ["n"]}]), _stream_note),
+    "notes of streams, torn": Target(mangled([b'{"stream": "s", "kind": "upsert", "columns": ["n"]}']), _stream_note),
+    "floors of streams": Target(mangled([_FLOORS]), _floors),
+    "creations": Target(mangled_json([json.loads(_CREATION.to_bytes())]), _creation),
+    "creations, torn": Target(mangled([_CREATION.to_bytes()]), _creation),
+    "numbers of batches": Target(mangled([b'["a", 1]']), _batch),
+    "declared streams": Target(mangled_json([_DECLARED_JSON]), _declared),
+    "declared streams, torn": Target(mangled([json.dumps(_DECLARED_JSON).encode()]), _declared),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +14,13 @@ from uuid import uuid4
 
 import pytest
 from botocore.awsrequest import AWSResponse
+from botocore.exceptions import ClientError
 
 from lakelatch.environment import SYSTEM
 from lakelatch.errors import ConfigError, LockLostError, LockTimeoutError, LockUnavailableError
 from lakelatch.locks import LockProvider, Release, open_provider
 from lakelatch.locks.core.backend import LockRequest
-from lakelatch.locks.dynamodb.backend import BLOCK, LOOKS_ALONE, DynamoContender
+from lakelatch.locks.dynamodb.backend import BLOCK, LOOKS_ALONE, PATIENCE_MORE_S, PATIENCE_S, DynamoContender
 from lakelatch.locks.dynamodb.item import OVERTAKEN_MAX, OVERTAKEN_MAX_ALONE, item_key, parse_item, second_key
 from lakelatch.locks.dynamodb.table import Table
 from lakelatch.testing import FakeEnvironment, LockProviderContract
@@ -228,6 +230,42 @@ def test_a_waiter_that_died_is_put_out_of_the_queue(world: World) -> None:
     assert world.item()["lakelatchQueue"] == []
 
 
+def test_a_queue_of_dead_waiters_is_no_sum_of_waits(world: World) -> None:
+    world.us.acquire(world.key, wait_s=0).release()
+    dead, many = {"L": [{"S": f"dead:{n}:a"} for n in range(8)]}, {"N": str(OVERTAKEN_MAX_ALONE)}
+    world.set("SET lakelatchQueue = :q, lakelatchOvertaken = :n", q=dead, n=many)
+    begin = world.env.monotonic()
+    with world.us.acquire(world.key, wait_s=60):
+        assert world.env.monotonic() - begin < PATIENCE_S + 8 * PATIENCE_MORE_S + 1.0
+    assert world.item()["lakelatchQueue"] == []
+
+
+def test_a_place_that_could_not_be_left_is_left_at_the_next_try(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when credentials expire while somebody waits: everybody behind that place would wait for it."""
+    table = world.us._backend._table
+    real = table._once
+    with world.them.acquire(world.key, wait_s=0):
+
+        def refuse(operation: str, request: dict[str, Any]) -> Any:
+            if len(world.item().get("lakelatchQueue", [])) == 1:
+                raise ClientError(
+                    {"Error": {"Code": "ExpiredTokenException"}, "ResponseMetadata": {"HTTPStatusCode": 400}}, operation
+                )
+            return real(operation, request)
+
+        monkeypatch.setattr(table, "_once", refuse)
+        with pytest.raises(ConfigError, match="get new credentials"):
+            world.us.acquire(world.key, wait_s=5)
+        monkeypatch.setattr(table, "_once", real)
+        assert len(world.item()["lakelatchQueue"]) == 1
+        with pytest.raises(LockTimeoutError):
+            world.us.acquire(world.key, wait_s=0)
+    begin = world.env.monotonic()
+    with world.us.acquire(world.key, wait_s=5):
+        assert world.env.monotonic() - begin < 1.0
+    assert world.item()["lakelatchQueue"] == []
+
+
 @pytest.mark.parametrize(("waiting", "times"), [(1, OVERTAKEN_MAX_ALONE), (2, OVERTAKEN_MAX), (5, OVERTAKEN_MAX)])
 def test_waiters_are_overtaken_a_few_times_and_never_more(world: World, waiting: int, times: int) -> None:
     """Else one process that comes back at once would be served alone, or each turn would cost a hand-over."""
@@ -272,7 +310,7 @@ def test_who_tries_without_waiting_may_overtake(world: World) -> None:
 
 
 def waiter(env: FakeEnvironment, turns: dict[str, float], owner: str) -> DynamoContender:
-    place = DynamoContender(cast(Table, None), "flights", env, turns)
+    place = DynamoContender(cast(Table, None), "flights", env, turns, deque())
     place.request = LockRequest("flights", owner, env.process(), LEASE_S, None, 0, "", waits=True)
     place.queued = True
     return place

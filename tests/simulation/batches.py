@@ -47,6 +47,7 @@ def judge_batches(entries: Iterable[LogEntry], attempts: Sequence[Attempt]) -> N
     last: dict[str, tuple[int, str]] = {}
     standing: list[tuple[str, int, str]] = []
     landed: dict[tuple[str, int], str] = {}
+    newest = {source: {NOTHING} for source in SOURCES}  # at any time
     follows = {each.instant: each.after for each in attempts if each.after is not None}
     for entry in entries:
         match entry:
@@ -74,10 +75,13 @@ def judge_batches(entries: Iterable[LogEntry], attempts: Sequence[Attempt]) -> N
                     if entry.instant in follows and follows[entry.instant] != last.get(source, (NOTHING, ""))[0]:
                         raise Anomaly(f"{entry.instant} follows {follows[entry.instant]}, and not {last.get(source)}")
                     last[source] = number, entry.instant
+                    newest.setdefault(source, {NOTHING}).add(number)
                     standing.append((source, number, entry.instant))
                     landed[source, number] = entry.instant
     for each in attempts:
         if each.outcome == "repeated" and not any(s == each.batch[0] and n >= each.batch[1] for s, n in landed):
             raise Anomaly(f"{each.name} was told that {each.batch} had landed, and nothing of {each.batch[0]} has")
+        if each.outcome == "out of order" and not any(n != each.after for n in newest[each.batch[0]]):
+            raise Anomaly(f"{each.name} follows {each.after} of {each.batch[0]}, which was the newest, and was refused")
         if each.outcome == "committed" and each.batch[0] and landed.get(each.batch) is None:
             raise Anomaly(f"{each.name} has landed, and the log does not say that it was {each.batch}")

@@ -97,7 +97,7 @@ def _cached(decode):
     return functools.lru_cache(maxsize=_KEPT)(decode)
 
 
-def _open_provider(url: str, *, env: SimEnvironment, lease_s: float) -> LockProvider:
+def _open_provider(url: str, *, env: SimEnvironment, lease_s: float = 0.0) -> LockProvider:
     return env.open_lock(url)
 
 

@@ -629,7 +629,7 @@ class World:
 
 def _refuse_false_alarm(attempts: list[Attempt], *, in_vain: bool) -> None:
     """``in_vain``: there may be plans that nobody executes, for which one waits."""
-    told = {"committed", "conflict", "lost", "aborted", "repeated", "not unique"} | (
+    told = {"committed", "conflict", "lost", "aborted", "repeated", "out of order", "not unique"} | (
         {"waited in vain"} if in_vain else set()
     )
     for attempt in attempts:

@@ -1,6 +1,6 @@
 """Weather: real servers and writers on hosts of their own, whose network, clocks, disks and processes fail by a seed.
 
-    python -m tests.weather --seconds 120 --seed 1 [--lock redis|zookeeper|file|store] [--store s3|disk] [--page FILE]
+    python -m tests.weather --seconds 120 --seed 1 [--lock LOCK] [--store s3|disk] [--page FILE]
 
 `hosts` makes the hosts, `servers` the servers, `writer` is a process that writes, `faults` what befalls them, `judge` says
 what held, and `page` draws it.
@@ -14,6 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from .faults import KINDS
 from .hosts import unavailable
 from .page import page
 from .run import LOCKS, STORES, Weather
@@ -28,6 +29,9 @@ def main() -> None:
     parser.add_argument("--lock", choices=LOCKS, default="redis")
     parser.add_argument("--store", choices=STORES, default="s3")
     parser.add_argument("--writers", type=int, default=5)
+    parser.add_argument(
+        "--only", choices=KINDS, nargs="+", default=tuple(KINDS), help="the kinds of faults; all by default"
+    )
     parser.add_argument("--page", type=Path, default=Path("build/weather.html"))
     parser.add_argument("--keep", type=Path, help="a new folder for logs and the history, which stays")
     given = parser.parse_args()
@@ -37,7 +41,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="llw-", ignore_cleanup_errors=True) as scratch:
         folder = given.keep or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        weather = Weather(folder, lock=given.lock, store=given.store, writers=given.writers, seed=given.seed)
+        weather = Weather(
+            folder, lock=given.lock, store=given.store, writers=given.writers, seed=given.seed, kinds=given.only
+        )
         try:
             weather.begin()
             report = weather.blow(given.seconds)

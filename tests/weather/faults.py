@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import signal
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,17 +12,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .hosts import Host, remount
+from .proxy import ILLS
 
 if TYPE_CHECKING:
-    from .run import Weather
+    from .run import Weather, Writer
 
 Heal = Callable[[], None]
+_WARM = 20  # operations after which a process has imported what it needs: an import without memory is no matter of ours
 _CLOCKS_S = (-31_536_000, -3_600, -5, 5, 3_600, 31_536_000)
 
 
-def draw(weather: Weather, luck: random.Random) -> tuple[str, str, float, Callable[[], Heal]]:
-    """Return a fault's kind, whom it befalls, how long it lasts, and what begins it and returns what heals it."""
-    kinds = [each for each in KINDS if KINDS[each][0](weather)]
+def draw(weather: Weather, luck: random.Random, but: str = "") -> tuple[str, str, float, Callable[[], Heal]]:
+    """Return a fault's kind, whom it befalls, how long it lasts, and what begins it and returns what heals it.
+
+    It is of another kind than ``but``.
+    """
+    kinds = [each for each in weather.kinds if each != but and KINDS[each][0](weather)] or ["nothing"]
     kind = luck.choice(kinds)
     whom, begin = KINDS[kind][1](weather, luck)
     return kind, whom, luck.choice((0.5, 2.0, 6.0, 12.0)), begin
@@ -65,7 +71,7 @@ def _isolate(weather: Weather, luck: random.Random) -> Drawn:
 
 
 def _kill_writer(weather: Weather, luck: random.Random) -> Drawn:
-    writer = luck.choice(weather.writers)
+    writer = luck.choice(weather.mortals)
 
     def begin() -> Heal:
         writer.kill()
@@ -75,7 +81,7 @@ def _kill_writer(weather: Weather, luck: random.Random) -> Drawn:
 
 
 def _pause_writer(weather: Weather, luck: random.Random) -> Drawn:
-    writer = luck.choice(weather.writers)
+    writer = luck.choice(weather.mortals)
 
     def begin() -> Heal:
         process = writer.process  # another one may run when this ends
@@ -96,7 +102,7 @@ def _kill_server(weather: Weather, luck: random.Random) -> Drawn:
 
     def begin() -> Heal:
         server.kill()
-        return server.start
+        return server.restart
 
     return server.host.name, begin
 
@@ -111,9 +117,75 @@ def _pause_server(weather: Weather, luck: random.Random) -> Drawn:
     return server.host.name, begin
 
 
+def _forget_server(weather: Weather, luck: random.Random) -> Drawn:
+    """The servers of a lock come back with empty disks: one of several, or all."""
+    forgetful = [each for each in weather.servers if each.forgets]
+    whom = forgetful if luck.random() < 0.5 else [luck.choice(forgetful)]
+
+    def begin() -> Heal:
+        for each in whom:
+            each.kill()
+        for each in whom:
+            each.forget()
+
+        def heal() -> None:
+            for each in whom:
+                each.start()
+            for each in whom:
+                each.wait_ready()
+
+        return heal
+
+    return ", ".join(each.host.name for each in whom), begin
+
+
+def _ill(name: str) -> Callable[[Weather, random.Random], Drawn]:
+    """A proxy does this to a share of its requests."""
+
+    def drawn(weather: Weather, luck: random.Random) -> Drawn:
+        server = luck.choice([each for each in weather.servers if each.proxy and each.proxy.speech in ILLS[name]])
+        proxy, share = server.proxy, luck.choice((0.1, 0.5, 1.0))
+        assert proxy is not None
+
+        def begin() -> Heal:
+            proxy.befall(name, share)
+            return lambda: proxy.befall("", 0.0)
+
+        return f"{server.host.name}, {share:.0%} of its requests", begin
+
+    return drawn
+
+
+def _limit(which: int, least: Callable[[Writer], int]) -> Callable[[Weather, random.Random], Drawn]:
+    """A writer gets no more of something than it has."""
+
+    def drawn(weather: Weather, luck: random.Random) -> Drawn:
+        writer = luck.choice(weather.mortals)
+
+        def begin() -> Heal:
+            pid = writer.process.pid
+            if writer.landed < _WARM:
+                return lambda: None
+            try:
+                soft, hard = resource.prlimit(pid, which)
+                resource.prlimit(pid, which, (least(writer), hard))
+            except (ProcessLookupError, FileNotFoundError):  # it has ended meanwhile
+                return lambda: None
+
+            def heal() -> None:
+                with suppress(ProcessLookupError):
+                    resource.prlimit(pid, which, (soft, hard))
+
+            return heal
+
+        return writer.name, begin
+
+    return drawn
+
+
 def _clock(weather: Weather, luck: random.Random) -> Drawn:
     """The wall clock of a writer's host steps; its monotonic clock goes on."""
-    writer, step_s = luck.choice(weather.writers), luck.choice(_CLOCKS_S)
+    writer, step_s = luck.choice(weather.mortals), luck.choice(_CLOCKS_S)
 
     def begin() -> Heal:
         writer.clock.write_text(str(step_s))
@@ -154,6 +226,14 @@ def _has_servers(weather: Weather) -> bool:
     return bool(weather.servers)
 
 
+def _has_ill(name: str) -> Callable[[Weather], bool]:
+    return lambda weather: any(each.proxy and each.proxy.speech in ILLS[name] for each in weather.servers)
+
+
+def _nothing(weather: Weather, luck: random.Random) -> Drawn:
+    return "nobody", lambda: lambda: None
+
+
 KINDS: dict[str, tuple[Callable[[Weather], bool], Callable[[Weather, random.Random], Drawn]]] = {
     "partition": (_has_servers, _partition),
     "one-way partition": (_has_servers, _one_way),
@@ -162,7 +242,12 @@ KINDS: dict[str, tuple[Callable[[Weather], bool], Callable[[Weather, random.Rand
     "writer paused": (_always, _pause_writer),
     "server killed": (_has_servers, _kill_server),
     "server paused": (_has_servers, _pause_server),
+    "server forgets": (lambda weather: any(each.forgets for each in weather.servers), _forget_server),
     "clock step": (_always, _clock),
     "disk full": (_always, _disk_full),
     "disk read-only": (lambda weather: not weather.on_s3, _read_only),
+    "no descriptors": (_always, _limit(resource.RLIMIT_NOFILE, lambda writer: writer.descriptors)),
+    "no memory": (_always, _limit(resource.RLIMIT_AS, lambda writer: writer.memory + (4 << 20))),
+    "nothing": (lambda _: False, _nothing),  # drawn where no other can be
+    **{name: (_has_ill(name), _ill(name)) for name in ILLS},
 }

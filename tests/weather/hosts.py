@@ -95,7 +95,8 @@ class Network:
             for pid in told.stdout.split():
                 with suppress(ProcessLookupError):
                     os.kill(int(pid), 9)
-            _ip("netns", "del", namespace)
+            with suppress(OSError):  # the others go nevertheless
+                _ip("netns", "del", namespace)
         self._made.clear()
 
     def _make(self, namespace: str) -> None:

@@ -421,7 +421,7 @@ def _parsed(stored: str) -> Declared:
         return Declared(
             tuple(map(Stream.from_json, content["streams"])), int(content["bucket_count"]), str(content["since"])
         )
-    except (ValueError, KeyError, TypeError) as e:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as e:
         raise CorruptTableError(
             f"{DECLARED_KEY} of .hoodie/hoodie.properties cannot be read ({e}), by which the table's streams come back when its "
             "log is lost. Restore the file from a copy; nothing was written",

@@ -68,7 +68,7 @@ class BlockNote:
         try:
             raw = json.loads(stored)
             note = cls(raw["stream"], raw["kind"], tuple(raw["columns"]))
-        except (ValueError, KeyError, TypeError) as e:
+        except (ValueError, KeyError, TypeError, RecursionError) as e:
             raise _damaged(path, "a note of its stream that cannot be read") from e
         if note.kind not in KINDS or not all(isinstance(each, str) for each in (note.stream, *note.columns)):
             raise _damaged(path, f"a note of its stream that is none: {stored!r:.80}")
@@ -93,7 +93,7 @@ def floors_of(metadata: Mapping[bytes, bytes] | None, path: str) -> pa.Table | N
         return None
     try:
         return pa.ipc.open_stream(base64.b64decode(stored, validate=True)).read_all()
-    except (ValueError, pa.ArrowException) as e:
+    except (ValueError, OSError, pa.ArrowException) as e:  # of Arrow's own, some are an OSError
         raise _damaged(path, "floors of rows that cannot be read") from e
 
 
