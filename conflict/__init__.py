@@ -5,51 +5,18 @@ if __name__ != "lakelatch.conflict":
         "import lakelatch.conflict, not the folder: a second copy of every class would not be equal to the first"
     )
 
-from .isolation import ISOLATION_LEVELS, SNAPSHOT, refuse_isolation
 from .operations import INGESTION, Kind, kind_of
-from .party import Party, candidates
 from .predicate import ColumnStatistics, FileStatistics, Term, Where, may_match, where_of
-from .reservation import Claim, Reservation, first_in_the_way, in_rank_order
-from .resolve import Conflict, Decision, Repeatable, resolve
-from .schema import settle_schema
+from .reservation import Claim, Party, Reservation, candidates, first_in_the_way, in_rank_order
+from .resolve import (
+    ISOLATION_LEVELS,
+    SNAPSHOT,
+    Conflict,
+    Decision,
+    Repeatable,
+    refuse_isolation,
+    resolve,
+    settle_schema,
+)
 from .strategies import refuse_contradiction, strategy, strategy_names
-from .unique import NEW_KEYS, Values
-from .write_set import EVERYWHERE, NOWHERE, ReadSet, Region, Scan, WriteSet, groups_from_json
-
-__all__ = [
-    "EVERYWHERE",
-    "INGESTION",
-    "ISOLATION_LEVELS",
-    "NEW_KEYS",
-    "NOWHERE",
-    "SNAPSHOT",
-    "Claim",
-    "ColumnStatistics",
-    "Conflict",
-    "Decision",
-    "FileStatistics",
-    "Kind",
-    "Party",
-    "ReadSet",
-    "Region",
-    "Repeatable",
-    "Reservation",
-    "Scan",
-    "Term",
-    "Values",
-    "Where",
-    "WriteSet",
-    "candidates",
-    "first_in_the_way",
-    "groups_from_json",
-    "in_rank_order",
-    "kind_of",
-    "may_match",
-    "refuse_contradiction",
-    "refuse_isolation",
-    "resolve",
-    "settle_schema",
-    "strategy",
-    "strategy_names",
-    "where_of",
-]
+from .write_set import EVERYWHERE, NEW_KEYS, NOWHERE, ReadSet, Region, Scan, Values, WriteSet, groups_from_json

@@ -9,14 +9,66 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from ..errors import ConfigError
 from ..hudi.files import FileGroupId
-from .isolation import SERIALIZABLE, SNAPSHOT, changed, scans_that_count
-from .meeting import Pairs, meeting_of
 from .operations import COMPLETED, INDIFFERENT, INGESTION, MAKES_GROUPS, PLANNED, Kind
-from .party import Party
+from .predicate import may_match
+from .reservation import Party
 from .strategies import Strategy, strategy
-from .unique import NEW_KEYS, shared
-from .write_set import ReadSet, Scan
+from .write_set import EVERYWHERE, NEW_KEYS, Pairs, ReadSet, Scan, WriteSet, meeting_of, shared
+
+# Isolation levels: the reads of a transaction that count, and the check whether a candidate changed them.
+#
+#     snapshot              what it writes: file groups, overwritten partitions, its own condition
+#     write-serializable    what it read too, but not rows that a blind insert added meanwhile: it comes before that insert
+#     serializable          all that it read: the result is that of running in commit order
+#
+# Under ``snapshot`` two transactions may both commit although each read what the other changed (write skew), and a row may
+# appear among the rows that one has read (a phantom). docs/conflicts.md has an example of each.
+
+SNAPSHOT, WRITE_SERIALIZABLE, SERIALIZABLE = "snapshot", "write-serializable", "serializable"
+ISOLATION_LEVELS = (SNAPSHOT, WRITE_SERIALIZABLE, SERIALIZABLE)  # from the weakest to the strongest
+_UNKNOWN = (Scan(EVERYWHERE),)
+
+
+def refuse_isolation(level: str, *, below: str = SNAPSHOT) -> None:
+    """Raise `ConfigError` for an unknown level, or one weaker than the table's (``below``)."""
+    if level not in ISOLATION_LEVELS:
+        raise ConfigError(f"no isolation level {level!r}; known: {', '.join(ISOLATION_LEVELS)}", isolation=level)
+    if ISOLATION_LEVELS.index(level) < ISOLATION_LEVELS.index(below):
+        raise ConfigError(
+            f"isolation {level!r} is weaker than the table's {below!r}; a transaction can only raise it",
+            isolation=level,
+        )
+
+
+def scans_that_count(reads: ReadSet, level: str, *, blind_insert: bool, lookups: bool = True) -> tuple[Scan, ...]:
+    """Return the reads that a candidate must not have changed.
+
+    Args:
+        blind_insert: the candidate only added rows and read nothing.
+        lookups: True if key lookups count as reads too.
+    """
+    if level == SNAPSHOT or (level == WRITE_SERIALIZABLE and blind_insert):
+        return ()
+    if reads.scans is None:
+        return () if reads.blind else _UNKNOWN
+    return (*reads.scans, *reads.lookups) if lookups else reads.scans
+
+
+def changed(scan: Scan, writes: WriteSet) -> frozenset[FileGroupId]:
+    """Return the file groups by which ``writes`` may have changed the result of the scan.
+
+    Groups that an overwrite removed are among its groups; claiming a partition changes no result by itself.
+    """
+    met = frozenset() if scan.groups.isdisjoint(writes.groups) else scan.groups & writes.groups
+    region, where, known = scan.region, scan.where, writes.statistics
+    if not region:
+        return met
+    # The scan's own groups were compared above. Any other group may hold rows that are new to the scan.
+    new = writes.groups if region.whole_table else [g for g in writes.groups if g[0] in region.partitions]
+    return met.union(g for g in new if may_match(where, known.get(g))) if where else met.union(new)
+
 
 _AGAIN = "run the write again on the new snapshot: Table.run does"
 _PLAN_AGAIN = "leave the plan and schedule a new one"
@@ -412,3 +464,39 @@ def _conflict(
 ) -> Conflict | None:
     groups = tuple(sorted(overlap))
     return Conflict(winner, loser, groups, rule, advice, waits) if groups else None
+
+
+# The schema of a table after two writers.
+#
+# Pure: schemas are texts, and only compared for equality.
+
+
+def settle_schema(
+    ours: Party, began: str | None, wanted: str | None, later: Sequence[tuple[Party, str | None]]
+) -> str | Conflict | None:
+    """Return the schema for our commit, or the conflict with the first candidate that changed it.
+
+    Args:
+        ours: the committing transaction; a table service changes no schema and takes over what it finds.
+        began: the table's schema at our begin; None if it has none.
+        wanted: the schema that we write; None or ``began`` if we change nothing.
+        later: candidates in slot order, each with the schema that it left; None or "" if it recorded none.
+
+    Source: the eight scenarios of Apache Hudi's RFC-82.
+    """
+    settled = (wanted if ours.kind in INGESTION else None) or began
+    for candidate, schema in later:
+        if not schema or schema in (began, settled):
+            continue
+        # Both changed it, and to different schemas: neither contains the other's columns for certain.
+        if settled != began:
+            return Conflict(
+                candidate,
+                ours,
+                (),
+                "both changed the table's schema",
+                "run the write again on the new schema: Table.run does",
+            )
+        # We changed nothing, so theirs becomes the base that later candidates are compared with.
+        settled = began = schema
+    return settled

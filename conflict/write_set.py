@@ -2,13 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..hudi.files import FileGroupId
 from .predicate import FileStatistics, Term, Where
-from .unique import Values
+
+# Values that no two rows may share: new record keys, and the columns of unique constraints. Pure.
+#
+# A transaction carries the values that it wrote as 64-bit hashes. Two transactions conflict if they have one in common. Two
+# different values collide with a probability of 2^-64, which costs a retry and no row. Spans are compared first: the hashes of
+# a large commit are in an object of their own, which is read only if its spans overlap ours.
+
+_FEW = 64
+NEW_KEYS = ""  # the name for new record keys; a constraint is named by its columns
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Values:
+    """The values of one kind that a transaction wrote.
+
+    Attributes:
+        spans: smallest and largest text for each partition; for what is unique in the whole table there is one, "".
+        hashes: returns them as a sorted ``numpy.uint64`` array, the partition mixed in; None if they are no
+            longer known, so any value may be among them. It may read, so it is called only if spans overlap.
+    """
+
+    spans: Mapping[str, tuple[str, str]]
+    hashes: Callable[[], Any]
+
+
+def shared(ours: Values, theirs: Values) -> tuple[str, ...]:
+    """Return the keys of the spans in which both may have written the same value; () if there are none."""
+    few, many = ours.spans, theirs.spans
+    if len(few) > len(many):
+        few, many = many, few
+    near = tuple(place for place, span in few.items() if place in many and _overlap(span, many[place]))
+    return near if near and _meet(ours.hashes(), theirs.hashes()) else ()
+
+
+def _overlap(one: tuple[str, str], other: tuple[str, str]) -> bool:
+    return one[0] <= other[1] and other[0] <= one[1]
+
+
+def _meet(ours: Any, theirs: Any) -> bool:
+    if ours is None or theirs is None:
+        return True
+    few, many = (ours, theirs) if len(ours) <= len(theirs) else (theirs, ours)
+    if not len(few):
+        return False
+    if len(many) <= _FEW:  # most concurrent commits are this small, and there may be thousands
+        return not set(few.tolist()).isdisjoint(many.tolist())
+    import numpy as np
+
+    places = np.searchsorted(many, few)
+    return bool((many[np.minimum(places, len(many) - 1)] == few).any())
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,3 +219,50 @@ class ReadSet:
             scans=None if value["scans"] is None else scans(value["scans"]),
             lookups=scans(value["lookups"]),
         )
+
+
+# Pairs of file groups that two write sets share, by file id or by bucket.
+#
+# The index is built once for the committing transaction, and only if a candidate needs it. It is asked once per candidate, so
+# one question may cost no more than one step for each of the candidate's groups.
+
+Pairs = list[tuple[FileGroupId, FileGroupId]]  # (ours, theirs)
+_DIGITS = 8  # of a bucket's number, with which its file ids begin
+
+
+def meeting_of(ours: frozenset[FileGroupId], *, bucketed: bool) -> Callable[[frozenset[FileGroupId]], Pairs]:
+    """Return a function that pairs our file groups with theirs that are the same place.
+
+    Two writers that create the first file of one bucket at the same time choose two file ids, but a bucket must not have two
+    file groups. A file id without a bucket number matches only itself.
+
+    Source: Apache Hudi, ``BucketIdentifier``: the number is the first eight characters of a file id.
+    """
+    if not bucketed:
+        return lambda theirs: [] if ours.isdisjoint(theirs) else [(group, group) for group in ours & theirs]
+    starts: defaultdict[str, set[str]] = defaultdict(set)
+    start_of = starts.get
+    places: dict[tuple[str, str], list[FileGroupId]] = {}
+
+    def meet(theirs: frozenset[FileGroupId]) -> Pairs:
+        if not starts:
+            for partition, file_id in ours:
+                starts[partition].add(file_id[:_DIGITS])
+        # Most candidates share nothing, so file ids are parsed only when partition and first eight characters agree.
+        near = [group for group in theirs if (known := start_of(group[0])) and group[1][:_DIGITS] in known]
+        # Built at the first near group, because most commits never meet one.
+        if near and not places:
+            for group in ours:
+                places.setdefault((group[0], group[1][:_DIGITS]), []).append(group)
+        return [
+            (mine, group)
+            for group in near
+            for mine in places[group[0], group[1][:_DIGITS]]
+            if mine == group or (_is_bucket(mine.file_id) and _is_bucket(group.file_id))
+        ]
+
+    return meet
+
+
+def _is_bucket(file_id: str) -> bool:
+    return file_id[:_DIGITS].isascii() and file_id[:_DIGITS].isdigit() and file_id[_DIGITS : _DIGITS + 1] == "-"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from lakelatch.conflict.operations import INGESTION, PLANNED, Kind
-from lakelatch.conflict.party import Party
+from lakelatch.conflict.reservation import Party
 from lakelatch.conflict.resolve import resolve
 from lakelatch.conflict.write_set import ReadSet, Region, WriteSet
 from lakelatch.hudi.files import FileGroupId

@@ -28,8 +28,8 @@ TOP = {
 
 # From the ground up. Where a room has sub-rooms, its own modules may stand below them (an interface) or above (a registry).
 ORDER = (
-    "plain_text", "notebook", "choices", "errors", "arguments", "progress", "environment", "ahead", "tracing", "conditions",
-    "storage.interface", "storage.stream", "storage.location", "storage.local", "storage.cloud", "storage", "storage.probe",
+    "plain_text", "notebook", "errors", "arguments", "progress", "environment", "ahead", "tracing", "conditions",
+    "storage.interface", "storage.location", "storage.local", "storage.cloud", "storage", "storage.probe",
     "mergers",
     "hudi.table", "hudi.files", "hudi.timeline", "hudi.merge",
     "streams",
@@ -116,7 +116,7 @@ def purpose(known: dict[str, Path], room: str) -> str:
 
 # What a reader has to see: small rooms that only lead to their neighbours are drawn as one.
 DRAWN = {
-    **dict.fromkeys(("plain_text", "notebook", "choices", "errors", "arguments", "environment"), "errors, environment"),
+    **dict.fromkeys(("plain_text", "notebook", "errors", "arguments", "environment"), "errors, environment"),
     **{room: "storage" for room in ORDER if room.startswith("storage.")},
     **{room: "locks.<service>" for room in ORDER if room.startswith("locks.")},
     **dict.fromkeys(

@@ -14,8 +14,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from typing import Any, Unpack
 
-from ..arguments import brief, meant, text
-from ..choices import Missing
+from ..arguments import Missing, brief, meant, text
 from ..conditions import Sql
 from ..errors import InputError
 from ..occ.table import Table

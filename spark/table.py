@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from ..arguments import suggesting, work_of
-from ..choices import OperationName, Sink
+from ..arguments import OperationName, Sink, suggesting, work_of
 from ..errors import BatchLandedError, InputError
 from ..hudi.timeline import Time
 from ..occ.scan import Explanation

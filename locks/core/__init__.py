@@ -3,20 +3,3 @@
 from .backend import EXPIRED, STOLEN, Backend, Capacity, Contender, Grant, LockRequest, break_of, facts_in, fields_of
 from .events import Observer, observe
 from .provider import LeasedLocks, time_text
-
-__all__ = [
-    "EXPIRED",
-    "STOLEN",
-    "Backend",
-    "Capacity",
-    "Contender",
-    "Grant",
-    "LeasedLocks",
-    "LockRequest",
-    "Observer",
-    "break_of",
-    "facts_in",
-    "fields_of",
-    "observe",
-    "time_text",
-]

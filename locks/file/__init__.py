@@ -1,5 +1,3 @@
 """Locks as files in a folder, wire-compatible with Hudi's FileSystemBasedLockProvider."""
 
 from .backend import open_file_locks
-
-__all__ = ["open_file_locks"]

@@ -1,5 +1,3 @@
 """Locks in Redis, Sentinel or Cluster."""
 
 from .backend import open_redis_locks, redis_locks_on
-
-__all__ = ["open_redis_locks", "redis_locks_on"]

@@ -1,5 +1,3 @@
 """Locks in ZooKeeper, wire-compatible with Hudi's ZookeeperBasedLockProvider."""
 
 from .backend import open_zookeeper_locks, zookeeper_locks_on
-
-__all__ = ["open_zookeeper_locks", "zookeeper_locks_on"]

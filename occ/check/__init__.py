@@ -1,25 +1,9 @@
 """Verify a table: folders, files, footers, timeline, archived history and commit log."""
 
-from .buckets import refuse_misplaced
 from .check import check
 from .files import data_files
 from .findings import Report, Severity
+from .folders import no_files
 from .footers import inspect
-from .no_files import no_files
-from .stored_keys import refuse_other_keys
+from .stored_keys import refuse_misplaced, refuse_other_keys
 from .unique_values import OTHER_KEY, repeated, shown_values, with_values
-
-__all__ = [
-    "OTHER_KEY",
-    "Report",
-    "Severity",
-    "check",
-    "data_files",
-    "inspect",
-    "no_files",
-    "refuse_misplaced",
-    "refuse_other_keys",
-    "repeated",
-    "shown_values",
-    "with_values",
-]

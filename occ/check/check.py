@@ -16,8 +16,7 @@ from ...hudi.files import BaseFile, FileGroupId, Listing, list_data_files
 from ...hudi.table import TableConfig
 from ...hudi.timeline import FileSlice, Replacement, TimelineView, build
 from ..entries import Settings
-from .archived import check_archived
-from .commit_log import LogReport, check_log, check_publication
+from .commit_log import LogReport, check_log, check_publication, check_several
 from .files import (
     Named,
     check_buckets,
@@ -30,15 +29,10 @@ from .files import (
     named_files,
 )
 from .findings import Findings, Report
-from .folders import check_folders
-from .footers import Footer, RunAll, check_footers, check_keys
-from .key_ranges import check_key_ranges
-from .log_files import check_logs
-from .no_files import check_no_files
-from .several import check_several
-from .timeline import History, check_clock, check_properties, check_timeline, newest_schema
-from .unique_values import check_unique
-from .values import check_values
+from .folders import check_folders, check_no_files
+from .footers import Footer, RunAll, check_footers, check_key_ranges, check_keys, check_logs
+from .timeline import History, check_archived, check_clock, check_properties, check_timeline, newest_schema
+from .unique_values import check_unique, check_values
 
 if TYPE_CHECKING:
     from ...storage import Store

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...errors import CorruptTableError, LakeLatchError, UnsupportedTableError
 from ...hudi.timeline import CommitMetadata
-from ..entries import SIDES, Begin, Close, Commit, LogEntry, Open, Prepare, Settings, Single, decode, singly
-from ..log import LOG, LogState, is_epoch, is_slot, metadata_of
+from ...storage import open_beside
+from ..entries import SIDES, Begin, Close, Commit, End, LogEntry, Open, Prepare, Settings, Single, decode, singly
+from ..log import LOG, LogState, is_epoch, is_slot, metadata_of, read_all
 from .findings import RESTORE, ROLL_BACK, Findings
 from .timeline import History
 
 if TYPE_CHECKING:
     from ...storage import Entry, Store
+
 
 REBUILD = "restore it from a copy, or rebuild the log with `lakelatch adopt`"
 
@@ -329,3 +332,39 @@ def _find_strangers(history: History, log: LogReport, out: Findings) -> None:
             "wrote here, and our writers did not see it",
             "let only one kind of writer change this table; `lakelatch adopt` after the other has stopped",
         )
+
+
+def check_several(store: Store, log: LogReport, out: Findings) -> None:
+    """Report prepared commits without an outcome, and outcomes that are not those of the home."""
+    by_home: dict[str, list[tuple[str, Prepare]]] = {}
+    for path, prepared in log.prepared:
+        by_home.setdefault(prepared.home.url, []).append((path, prepared))
+    for url, found in by_home.items():
+        _check_home(store, url, found, log, out)
+
+
+def _check_home(store: Store, url: str, prepared: Sequence[tuple[str, Prepare]], log: LogReport, out: Findings) -> None:
+    outcomes: dict[str, str] = {}
+    try:
+        for entry in read_all(open_beside(store, url)):
+            if isinstance(entry, Commit | End):
+                outcomes.setdefault(entry.instant, entry.kind)
+    except LakeLatchError as e:
+        out.unchecked.append(f"what {url} decided of commits over several tables ({e})")
+    for path, each in prepared:
+        mine, decided = log.outcome.get(each.instant), outcomes.get(each.home.instant)
+        if mine == "open":
+            out.add(
+                "prepared",
+                path,
+                f"{each.instant} waits for the outcome of {each.home.instant} of {url}"
+                + (f", which is {decided}" if decided else ""),
+                "the next writer settles it when its coordinator is dead, or `lakelatch rollback`",
+            )
+        elif mine and decided and (mine in ("commit", "undone")) != (decided == "commit"):
+            out.add(
+                "several-differs",
+                path,
+                f"{each.instant} has ended here as {mine}, and {each.home.instant} of {url}, which decides, as {decided}",
+                "write what is missing again, or restore both tables to a state before it",
+            )

@@ -31,9 +31,9 @@ from ...hudi.timeline import (
 from ...hudi.timeline import History as Archive
 from ..entries import Batch
 from ..liveness import HEARTBEATS, MARKERS, instants_with_markers
-from .buckets import wrong_by_footer, wrong_keys
 from .commit_log import LogReport
 from .findings import FORGOTTEN, RESTORE, ROLL_BACK, Findings
+from .stored_keys import wrong_by_footer, wrong_keys
 from .timeline import History
 
 if TYPE_CHECKING:

@@ -1,21 +1,23 @@
-"""The check of data files' contents: their footers always, all rows in a deep check."""
+"""The check of data files' contents: footers, key ranges and log files always, all rows in a deep check."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError, LakeLatchError
-from ...hudi.files import BaseFile, note_of
+from ...hudi.files import BaseFile, Listing, note_of
 from ...hudi.table import META_COLUMNS, TableConfig, java_span, may_be_span
 from ...hudi.timeline import FileSlice, WriteStat
+from ...storage import Store
+from ..entries import RANGES, decode_ranges, ranges_path
 from .findings import RESTORE, Findings
 
 if TYPE_CHECKING:
-    from ...storage import Store
     from ...streams import Stream
+
 
 RunAll = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 COMMIT_TIME, RECORD_KEY = META_COLUMNS[0], META_COLUMNS[2]
@@ -270,3 +272,51 @@ def _other_range(base: BaseFile, said: tuple[str, str], found: tuple[str, str]) 
     return (
         f"{base.path} says that its keys go from {said[0]!r} to {said[1]!r}, they go from {found[0]!r} to {found[1]!r}"
     )
+
+
+def check_key_ranges(store: Store, listing: Listing, footers: Mapping[str, Footer], out: Findings) -> None:
+    """Report stored ranges that differ from a file's footer: an upsert would miss rows there and insert them again.
+
+    An object that is torn, or names deleted files, is harmless.
+    """
+    there = {f"{RANGES}/{name}" for name in store.names(RANGES)}
+    if not there:
+        return
+    bases: dict[str, list[BaseFile]] = defaultdict(list)
+    for base in listing.bases:
+        bases[base.partition].append(base)
+    for partition, files in bases.items():
+        path = ranges_path(partition)
+        body = store.body(path) if path in there else None
+        ranges = (decode_ranges(partition, body) if body is not None else None) or {}
+        for base in files:
+            size, low, high = ranges.get(base.path.rpartition("/")[2], (-1, b"", b""))
+            footer = footers.get(base.path)
+            # Writers ignore such an entry.
+            if size != base.size or footer is None or len(footer.keys) != 2:
+                continue
+            if footer.keys != (low.decode(), high.decode()):
+                out.add(
+                    "key-range-kept",
+                    path,
+                    f"{path} keeps other keys of {base.path} than its footer has, so upserts pass over rows there and write "
+                    "them a second time",
+                    f"delete {path}, which only saves time, and look for duplicate keys (`lakelatch check --deep`)",
+                )
+
+
+def check_logs(store: Store, slices: Iterable[FileSlice], out: Findings) -> None:
+    """Read the frame of each block in the newest file slices, without decoding rows; report torn ones."""
+    for log in (log for each in slices for log in each.logs):
+        # With Arrow, which a table without log files needs no.
+        from ...hudi.files import Torn, read_blocks
+
+        try:
+            stored = store.get(log.path)
+            blocks = read_blocks(stored.body, log.path) if stored else []
+        except LakeLatchError as e:
+            out.unchecked.append(f"a log file: {e}")
+            continue
+        for torn in (block for block in blocks if isinstance(block, Torn)):
+            message = f"{log.path} is torn from byte {torn.start} to {torn.end}: no reader counts what was there"
+            out.add("log-torn", log.path, message, RESTORE)

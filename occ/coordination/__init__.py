@@ -2,11 +2,3 @@
 
 from .client import CoordinatorServer
 from .messages import ALONE_S, Answer, Coordinating, Question
-
-__all__ = [
-    "ALONE_S",
-    "Answer",
-    "Coordinating",
-    "CoordinatorServer",
-    "Question",
-]

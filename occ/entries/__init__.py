@@ -1,7 +1,16 @@
 """The entries of the commit log: begin, commit, end and setting, as values and as bytes."""
 
-from .batches import NOTHING, SOURCES_MAX, Batch, Batches, BatchGiven, Landed
-from .column_statistics import columns_of, encoded, of_footer, slices_that_may_match
+from .batches import NOTHING, UNTOLD, Batch, Batches, BatchGiven, Landed, Origin, note_in
+from .column_statistics import (
+    RANGES,
+    columns_of,
+    decode_ranges,
+    encode_ranges,
+    encoded,
+    of_footer,
+    ranges_path,
+    slices_that_may_match,
+)
 from .echo import echo, echo_body, echo_of
 from .entries import (
     Begin,
@@ -20,15 +29,11 @@ from .entries import (
     at_slot,
     decode,
     encode,
-    prepared,
     singly,
 )
 from .entry_rules import content_of
-from .file_sizes import FileSizes
-from .key_ranges import RANGES, KeyRange, decode_ranges, encode_ranges, ranges_path
 from .losses import Changed, Loss
 from .operations import Operation, operation
-from .origin import UNTOLD, Origin, note_in
 from .requests import REQUEST_BYTES, BeginRequest, Request
 from .service_content import (
     Content,
@@ -42,7 +47,7 @@ from .service_content import (
     plan_body,
     undone_by,
 )
-from .settings import ASYNC, NO_LOCK, OFF, OWN_LOCK, TABLE_KEYS, TRANSACTIONAL, Settings, lock_options
+from .settings import NO_LOCK, OFF, OWN_LOCK, TABLE_KEYS, FileSizes, Settings, lock_options
 from .side_objects import INLINE_BYTES, SIDES, hash_of, put_aside, read_aside
 from .value_checks import ValueCheck, value_checks
 from .value_hashes import (
@@ -59,91 +64,3 @@ from .value_hashes import (
     without,
 )
 from .write_sets import write_set_of
-
-__all__ = [
-    "ASYNC",
-    "INLINE_BYTES",
-    "NOTHING",
-    "NO_LOCK",
-    "OFF",
-    "OWN_LOCK",
-    "RANGES",
-    "REQUEST_BYTES",
-    "SIDES",
-    "SOURCES_MAX",
-    "TABLE_KEYS",
-    "TRANSACTIONAL",
-    "UNTOLD",
-    "Batch",
-    "BatchGiven",
-    "Batches",
-    "Begin",
-    "BeginRequest",
-    "Changed",
-    "Close",
-    "Commit",
-    "Content",
-    "End",
-    "FileFacts",
-    "FileSizes",
-    "GroupBegin",
-    "GroupCommit",
-    "Hashed",
-    "Import",
-    "KeyRange",
-    "Landed",
-    "LogEntry",
-    "Loss",
-    "Open",
-    "Operation",
-    "Origin",
-    "Partner",
-    "Prepare",
-    "Request",
-    "Setting",
-    "Settings",
-    "Single",
-    "ValueCheck",
-    "at_slot",
-    "by_partition",
-    "columns_of",
-    "constraint_values",
-    "content_of",
-    "decode",
-    "decode_ranges",
-    "echo",
-    "echo_body",
-    "echo_of",
-    "encode",
-    "encode_ranges",
-    "encoded",
-    "extent",
-    "groups_of",
-    "hash_of",
-    "hashed_keys",
-    "held",
-    "hold",
-    "instant_body",
-    "joined",
-    "keys_in",
-    "lock_options",
-    "name_of",
-    "note_in",
-    "of_footer",
-    "operation",
-    "paths_of",
-    "plan_body",
-    "prepared",
-    "put_aside",
-    "ranges_path",
-    "read_aside",
-    "refuse_type",
-    "singly",
-    "slices_that_may_match",
-    "to_entry",
-    "together",
-    "undone_by",
-    "value_checks",
-    "without",
-    "write_set_of",
-]

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import chain
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl, urlsplit
 
 from ...arguments import brief, encodable, meant
@@ -22,8 +23,13 @@ from ...locks import shown
 from ...locks.lock_url import LEASE_S_MAX, LEASE_S_MIN
 from ...streams import Stream
 
+if TYPE_CHECKING:
+    from ...hudi.table import TableConfig
+
+
 VERSION = 1  # of the log's entries, and of the features a writer has to know
-OFF, DIRECT, TRANSACTIONAL, ASYNC = EARLY = ("off", "direct", "transactional", "async")  # early conflict detection
+OFF, DIRECT = EARLY = ("off", "direct")  # early conflict detection
+_EARLY_RETIRED = ("transactional", "async")  # values that earlier versions have stored; they mean ``direct``
 _FILE_BYTES_MAX = 1 << 40
 _SECONDS_MAX = 365 * 86400
 _PARTIAL_UPDATE = {"*": "last_non_null"}  # of all columns
@@ -249,9 +255,9 @@ class Settings:
     early_conflict_detection: str = _word(
         OFF,
         "when a writer checks whether others are at work on its file groups, to wait or to yield before its "
-        "commit: ``off``, ``direct`` (before each file), ``transactional`` (the same under the table's lock) "
-        "or ``async`` (with each heartbeat).",
-        EARLY,
+        "commit: ``off``, or ``direct`` (before each file).",
+        (*EARLY, *_EARLY_RETIRED),
+        f"one of {', '.join(EARLY)}",
     )
     rebase: bool = _flag(
         True,
@@ -452,6 +458,11 @@ class Settings:
         made = replace(self, **changes)
         # Only the changed ones: a name stored by an earlier version must not block the change of another setting.
         made.refuse_names(changes)
+        if changes.get("early_conflict_detection") in _EARLY_RETIRED:
+            raise ConfigError(
+                f"early_conflict_detection is {changes['early_conflict_detection']!r}, which is gone; set {DIRECT!r}, which "
+                "ends work that cannot commit as soon or sooner"
+            )
         if (
             "lease_s" in changes and not LEASE_S_MIN <= made.lease_s <= LEASE_S_MAX
         ):  # a stored value is refused by the lock instead
@@ -529,3 +540,49 @@ def lock_options(lock: str) -> frozenset[str]:
 
 _DECLARED: dict[str, Declared] = {each.name: each.metadata["declared"] for each in fields(Settings)}
 _DEFAULTS = {each.name: each.default for each in fields(Settings)}
+
+
+TARGET_BYTES = 120 << 20  # Apache Hudi's hoodie.parquet.max.file.size
+# Hudi's hoodie.parquet.small.file.limit is 100 MiB: each insert of a few rows then rewrites a file of up to that size.
+# A file of 4 MiB is rewritten in a moment, and clustering joins larger ones.
+SMALL_BYTES = 4 << 20
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
+_TARGET, _SMALL = "hoodie.parquet.max.file.size", "hoodie.parquet.small.file.limit"
+
+
+@dataclass(frozen=True, slots=True)
+class FileSizes:
+    """The sizes: new rows of an upsert join a file of less than ``small`` bytes, up to ``target`` bytes; 0: none."""
+
+    target: int = TARGET_BYTES
+    small: int = SMALL_BYTES
+
+    @classmethod
+    def of(cls, settings: Settings, config: TableConfig) -> FileSizes:
+        """The sizes of a table.
+
+        Raises:
+            ConfigError: a property is no number, and no setting overrides it.
+        """
+        target = settings.target_file_bytes
+        if target is None:
+            target = _told(config, _TARGET, "target_file_bytes", TARGET_BYTES, least=1)
+        small = settings.small_file_bytes
+        if small is None:
+            small = _told(config, _SMALL, "small_file_bytes", SMALL_BYTES, least=0)
+        # A file of the target size must never count as small.
+        return cls(target, min(small, target))
+
+
+def _told(config: TableConfig, key: str, setting: str, default: int, *, least: int) -> int:
+    text = config.raw.get(key)
+    if text is None:
+        return default
+    found = int(text) if _NUMBER.fullmatch(text) else None
+    if found is None or found < least > 0:
+        raise ConfigError(
+            f"the properties of table {config.name} say {key}={text!r:.80}, which is no size of a file; nothing was written. "
+            f"Correct it, or set {setting}, which comes before it",
+            setting=setting,
+        )
+    return max(found, 0)  # for Hudi every limit that is not positive means that no file is small

@@ -3,5 +3,3 @@
 from .events import Event, follow
 from .lost_rows import LostRows, lost_rows
 from .why import Account, Overlap, why
-
-__all__ = ["Account", "Event", "LostRows", "Overlap", "follow", "lost_rows", "why"]

@@ -6,19 +6,3 @@ from .not_null import refuse_nulls
 from .ordering_values import null_free, refuse_some_of_the_order, refuse_unordered
 from .python_values import array_of
 from .spool import TemporaryBytes
-
-__all__ = [
-    "ADD",
-    "NULL",
-    "REFUSE",
-    "Incoming",
-    "TemporaryBytes",
-    "array_of",
-    "fitted",
-    "null_free",
-    "refuse_new_columns",
-    "refuse_nulls",
-    "refuse_some_of_the_order",
-    "refuse_unordered",
-    "stored_type",
-]

@@ -4,12 +4,3 @@ from .coordinator import Coordinator
 from .landing import Landing, staged_entry
 from .several import Participant, SeveralLanding
 from .validator import CommitValidator
-
-__all__ = [
-    "CommitValidator",
-    "Coordinator",
-    "Landing",
-    "Participant",
-    "SeveralLanding",
-    "staged_entry",
-]

@@ -51,15 +51,13 @@ class Marker:
         return f"{MARKERS}/{self.instant}/{self.list or self.name}"
 
 
-def announce(store: Store, instant: str, path: str, io: Io, *, marker_client: MarkerClient | None = None) -> Marker:
-    """Make sure that the marker exists, also from an earlier try of the task. Raises `StorageError` if that fails."""
-    return announce_all(store, instant, [(path, io)], marker_client=marker_client)[0]
-
-
 def announce_all(
     store: Store, instant: str, files: Iterable[tuple[str, Io]], *, marker_client: MarkerClient | None = None
 ) -> list[Marker]:
-    """`announce` several files: by one request to a server, and one by one the files it does not take."""
+    """Make sure that the markers exist, also from an earlier try of the task. Raises `StorageError` if that fails.
+
+    By one request to a server, and one by one the files that it does not take.
+    """
     markers = [Marker(instant, path, io) for path, io in files]
     listed = [each.name for each in markers if fits(each.name)] if marker_client is not None else []
     lists = (marker_client.take(instant, listed) if marker_client is not None and listed else None) or {}

@@ -25,9 +25,9 @@ from ...storage import Store, is_far
 from ..entries import SIDES, Begin, Commit, End, LogEntry, Prepare
 from ..log import CommitLog, LogState, UndecidedError, metadata_of
 from .heartbeat import HEARTBEATS, HeartbeatObserver, heartbeat_path
+from .late_files import returned_files
 from .markers import Left, Marker, delete_announced, instants_with_markers, left_by, remove
 from .removal import delete_data_file
-from .returned_files import returned_files
 
 # The actions of a transaction's pending instants.
 _PENDING = ("commit", "deltacommit", "replacecommit", "clean", "clustering", "compaction", "logcompaction", "restore")

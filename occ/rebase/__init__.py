@@ -9,20 +9,4 @@ from .replay_rows import (
     refuse_same_rows,
     write_changes,
 )
-from .rounds import MergeAgain, Rebase, Round
-
-__all__ = [
-    "ROUNDS_MAX",
-    "Again",
-    "Lost",
-    "MergeAgain",
-    "Rebase",
-    "Round",
-    "Unit",
-    "merge_rows",
-    "merge_unit",
-    "refuse_known",
-    "refuse_read_rows",
-    "refuse_same_rows",
-    "write_changes",
-]
+from .rounds import MergeAgain, Rebase

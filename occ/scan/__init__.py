@@ -1,28 +1,8 @@
 """Reading rows: lazy, parallel scans of one state of the table, narrowed by columns and a condition."""
 
 from .difference import Difference, differences
-from .explanation import Explanation, ScannedFile
 from .feed import ChangeFeed, change_feed
 from .of_table import changes, scan, scan_slices, scan_view, seen, wanted_of
 from .parts import ScanPart
 from .pruning import only_partitions, partitions_that_may_match
-from .scan import Scan
-
-__all__ = [
-    "ChangeFeed",
-    "Difference",
-    "Explanation",
-    "Scan",
-    "ScanPart",
-    "ScannedFile",
-    "change_feed",
-    "changes",
-    "differences",
-    "only_partitions",
-    "partitions_that_may_match",
-    "scan",
-    "scan_slices",
-    "scan_view",
-    "seen",
-    "wanted_of",
-]
+from .scan import Explanation, Scan, ScannedFile

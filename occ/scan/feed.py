@@ -21,8 +21,8 @@ from ...hudi.timeline import Snapshot, Time
 from ..entries import Commit, note_in
 from ..session import files_there
 from .difference import Difference, between
-from .held import held
 from .of_table import COMPLETION, wanted_of
+from .scan import held
 
 if TYPE_CHECKING:
     from ...hudi.timeline import CommitMetadata, Instant

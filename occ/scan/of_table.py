@@ -17,11 +17,9 @@ from ...hudi.table import META_COLUMNS
 from ...hudi.timeline import FileSlice, Time
 from ...progress import ProgressOption, Reporter
 from ..session import chosen_partitions, some
-from .explanation import ScannedFile
-from .held import held
 from .pruning import partitions_that_may_match
 from .row_groups import Wanted
-from .scan import Hold, Scan
+from .scan import Hold, Scan, ScannedFile, held
 
 if TYPE_CHECKING:
     from ..session import Partition, Session, View

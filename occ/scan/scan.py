@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -12,19 +14,50 @@ import pyarrow as pa
 
 from ...ahead import in_order
 from ...arguments import number, suggesting
-from ...errors import ConfigError, InputError
+from ...errors import ConfigError, InputError, LakeLatchError
 from ...hudi.table import python_rows
 from ...hudi.timeline import FileSlice
 from ...notebook import view
 from ...progress import ProgressOption, Reporter, drawn
+from ..liveness import LeaseSender, ReaderLease, lease_path
 from ..session import files_there, some
-from .explanation import Explanation, ScannedFile
 from .parts import BATCH_ROWS_MAX, ScanPart
 from .pruning import partitions_that_may_match
 from .row_groups import RowReader, Wanted
 
 if TYPE_CHECKING:
     from ..session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedFile:
+    """One file of a scan's state, and the reason why it is read or left out."""
+
+    path: str
+    read: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The files of a scan's state; ``print`` shows them."""
+
+    files: tuple[ScannedFile, ...]
+
+    @property
+    def read(self) -> tuple[ScannedFile, ...]:
+        """The files that are read."""
+        return tuple(each for each in self.files if each.read)
+
+    @property
+    def pruned(self) -> tuple[ScannedFile, ...]:
+        """The files that are left out."""
+        return tuple(each for each in self.files if not each.read)
+
+    def __str__(self) -> str:
+        lines = [f"  {'read  ' if each.read else 'pruned'}  {each.path}: {each.why}" for each in self.files]
+        return "\n".join([f"{len(self.read)} of {len(self.files)} file groups are read", *lines])
+
 
 Hold = Callable[[], AbstractContextManager[object]]
 
@@ -314,3 +347,46 @@ def _optional(name: str) -> Any:
         return import_module(name)
     except ImportError as e:
         raise ConfigError(f"rows for {name} need it installed: pip install {name}") from e
+
+
+# A reader's lease for a long scan: written once the scan has run for one heartbeat interval, then kept alive.
+#
+#     t=0   read: the state of completion time C
+#     t=1   a short scan has ended, and has written nothing
+#     t=10  a long one puts its lease "at C"; from now on no cleaning deletes a file of that state
+#
+# Only a cleaning that retains less than the last ten seconds can be quicker. The scan then fails at the first deleted file;
+# earlier rows are right, because a data file never changes.
+
+_log = logging.getLogger("lakelatch.scan")
+
+
+@contextmanager
+def held(session: Session, completion: str | None) -> Iterator[None]:
+    """Keep the files of that state while the block lasts; without a completion time only the retention keeps them."""
+    if completion is None or not session.writable:
+        yield
+        return
+    lease = ReaderLease(session.env.uuid(), session.writer, completion, exact=True, process=session.env.process())
+    beating: LeaseSender | None = None
+    refused = False
+
+    def beat() -> None:
+        nonlocal beating, refused
+        if beating is not None:
+            beating.beat()
+        elif not refused:
+            try:
+                beating = LeaseSender(session.store, lease)
+            except LakeLatchError as e:  # without write access the scan relies on the retention
+                refused = True
+                _log.info("%s: a scan has no reader's lease: %s", session.url, e)
+
+    # The first beat comes after one interval, so a short scan writes nothing.
+    timer = session.env.every(session.settings.heartbeat_interval_s, beat, name="lakelatch-reader")
+    try:
+        yield
+    finally:
+        timer.cancel(join_s=5.0)
+        if beating is not None:
+            session.store.delete(lease_path(lease.reader))

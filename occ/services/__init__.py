@@ -3,51 +3,14 @@
 from .archive import Archival, Keep, take_archived_away
 from .clean import RETAIN_COMMITS, Retention
 from .clustering import Sizes
+from .execution import Executing, Part, Runner, one_by_one, refuse_no_runner
 from .layout import LINEAR, Layout
 from .log_compaction import MIN_LOGS
-from .log_upkeep import compaction_due
-from .parts import Executing, Part, Runner, one_by_one, refuse_no_runner
 from .pinned_view import PinnedView, pinned
 from .planned_service import Find
 from .registry import SERVICES
 from .restore import Restored, remove_undone, restore
 from .rewriting import Damaged
-from .rounds import ServiceRound, run_round
+from .rounds import ServiceRound, compaction_due, run_round
 from .savepoint import delete_savepoint, savepoint
 from .scheduling import Executed, cancel, execute, finish_decided, perform, schedule
-
-__all__ = [
-    "LINEAR",
-    "MIN_LOGS",
-    "RETAIN_COMMITS",
-    "SERVICES",
-    "Archival",
-    "Damaged",
-    "Executed",
-    "Executing",
-    "Find",
-    "Keep",
-    "Layout",
-    "Part",
-    "PinnedView",
-    "Restored",
-    "Retention",
-    "Runner",
-    "ServiceRound",
-    "Sizes",
-    "cancel",
-    "compaction_due",
-    "delete_savepoint",
-    "execute",
-    "finish_decided",
-    "one_by_one",
-    "perform",
-    "pinned",
-    "refuse_no_runner",
-    "remove_undone",
-    "restore",
-    "run_round",
-    "savepoint",
-    "schedule",
-    "take_archived_away",
-]

@@ -18,8 +18,8 @@ from ...hudi.merge import ordering_of
 from ...hudi.timeline import FileSlice
 from ..entries import by_partition
 from ..log import LogState
+from .execution import Part
 from .layout import NOTE, Layout
-from .parts import Part
 from .planned_service import PlannedService, service_operation
 from .rewriting import Rewrite, free_slices, refuse_types, slices_of
 

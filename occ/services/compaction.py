@@ -18,7 +18,7 @@ from ...hudi.files import FileGroupId
 from ...hudi.merge import ordering_of
 from ..entries import by_partition
 from ..log import LogState
-from .parts import Part
+from .execution import Part
 from .planned_service import PlannedService, service_operation
 from .rewriting import Rewrite, free_slices, refuse_types, slices_of
 

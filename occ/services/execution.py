@@ -3,26 +3,82 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 from ...conflict import Claim
-from ...errors import ConflictError
+from ...errors import ConfigError, ConflictError
 from ...hudi.timeline import COMPLETED_AS, WriteStat
 from ...progress import Reporter
+from ...storage import Store
 from ..entries import Begin, Commit, Content, Landed, groups_of, held, hold, paths_of
 from ..landing import CommitValidator, Landing, staged_entry
+from ..liveness import delete_data_file
 from ..session import winner_facts
 from ..staging import FileSpec, Staged
 from ..workspace import Attempt, Workspace
-from .parts import Deletion, Part, Runner, one_by_one
 from .planned_service import PlannedService
 
 if TYPE_CHECKING:
     from ..entries import Operation, Settings
     from ..session import CommitResult, Session
+
+
+class Executing(Protocol):
+    """The runner's view of an execution: the plan's T, the service's name, the table."""
+
+    @property
+    def instant(self) -> str: ...
+    @property
+    def operation(self) -> str: ...
+    @property
+    def session(self) -> Session: ...
+
+
+class Part(Protocol):
+    """One piece of a plan's work. Pickles."""
+
+    @property
+    def bytes(self) -> int | None:
+        """The bytes that it reads, as a measure of its work; None if the plan does not say."""
+
+    def run(self) -> list[WriteStat]:
+        """Do the work and return the files that were written."""
+
+
+# Runs all parts, in any order; yields the result of each when it is done.
+Runner = Callable[[Executing, Sequence[Part]], Iterable[list[WriteStat]]]
+
+
+def one_by_one(_execution: Executing, parts: Sequence[Part]) -> Iterator[list[WriteStat]]:
+    """Run the parts one after another in this process."""
+    for part in parts:
+        yield part.run()
+
+
+def refuse_no_runner(runner: object) -> None:
+    """Raise `ConfigError` if the runner cannot be called."""
+    if not callable(runner):
+        raise ConfigError(
+            f"runner={runner!r} cannot be called; leave it out, or use the methods of SparkTable; nothing was planned"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """The deletion of a data file; idempotent."""
+
+    store: Store
+    path: str
+    bytes: ClassVar[int] = 64 << 10  # a request takes about as long as reading these
+
+    def run(self) -> list[WriteStat]:
+        """See `Part`."""
+        delete_data_file(self.store, self.path)
+        return []
+
 
 _log = logging.getLogger("lakelatch.execution")
 

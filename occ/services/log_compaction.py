@@ -29,7 +29,7 @@ from ...hudi.timeline import COMMIT_ACTIONS, FileSlice, WriteStat
 from ..entries import by_partition
 from ..log import LogState
 from ..staging import FileSpec, LogFileWriter, RowNumbers, token
-from .parts import Part
+from .execution import Part
 from .planned_service import PlannedService, service_operation
 from .rewriting import Damaged, free_slices, in_columns, refuse_types, slices_of
 

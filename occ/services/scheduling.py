@@ -44,9 +44,8 @@ from ..entries import Begin, Commit, Content, LogEntry, extent, groups_of, held,
 from ..log import Follower, LogState, commits_since, plain_metadata_of
 from ..session import undisturbed
 from . import archive, compaction, log_compaction
-from .execution import Execution, end_plan
+from .execution import Execution, Runner, end_plan, one_by_one
 from .foreign_plans import taken_over
-from .parts import Runner, one_by_one
 from .planned_service import Find, PlannedService
 from .registry import SERVICES, is_decided
 from .rewriting import Damaged

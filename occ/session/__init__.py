@@ -1,13 +1,11 @@
 """One open table: store, configuration, log, lock and clock, its views, and reads."""
 
-from .memory import Contention, Reservations
 from .missing_files import files_there, missing, of_missing_file
 from .outcome import (
     CommitResult,
     Saved,
     beaten_early,
     ended_by_others,
-    forgotten,
     is_over,
     log_made_anew,
     lost_against,
@@ -35,65 +33,7 @@ from .partitions import (
 )
 from .properties import PROPERTIES, read_config
 from .session import Session
-from .settling import await_outcome, connect, outcome_not_everywhere, put_outcome, settle
-from .snapshot_cache import View, ViewCache, arrow_schema, cold_view, declared_schema, required_by
+from .settling import await_outcome, connect, outcome_not_everywhere, put_outcome
+from .snapshot_cache import View, arrow_schema, cold_view, required_by
 from .table_lock import TableLease, TableLock, prove, settled
 from .whole_states import Savepoint, cleaned_to, kept_from, refuse_cleaned, savepoints
-
-__all__ = [
-    "PROPERTIES",
-    "CommitResult",
-    "Contention",
-    "Partition",
-    "Reservations",
-    "Saved",
-    "Savepoint",
-    "Session",
-    "TableLease",
-    "TableLock",
-    "View",
-    "ViewCache",
-    "arrow_schema",
-    "await_outcome",
-    "beaten_early",
-    "chosen_partitions",
-    "cleaned_to",
-    "cold_view",
-    "connect",
-    "declared_schema",
-    "ended_by_others",
-    "files_there",
-    "forgotten",
-    "is_over",
-    "kept_from",
-    "known_partition",
-    "listed",
-    "log_made_anew",
-    "lost_against",
-    "lost_early",
-    "missing",
-    "not_shown",
-    "of_missing_file",
-    "outcome_not_everywhere",
-    "outcome_unknown",
-    "partition_path_of",
-    "partitions_with",
-    "prove",
-    "put_outcome",
-    "read_config",
-    "refuse_cleaned",
-    "refuse_landed",
-    "refuse_misspelled",
-    "refuse_open",
-    "required_by",
-    "reserved_by",
-    "restored_below",
-    "savepoints",
-    "settle",
-    "settled",
-    "several",
-    "some",
-    "undisturbed",
-    "waited_in_vain",
-    "winner_facts",
-]

@@ -13,11 +13,12 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...ahead import Task, in_order
+from ...conflict import Claim, first_in_the_way
 from ...environment import SYSTEM, Environment
 from ...errors import CorruptTableError, InputError, LakeLatchError, StorageError, TableError, UnsupportedTableError
 from ...hudi.files import Footers
@@ -47,7 +48,7 @@ from ...storage import Store, is_far, open_beside
 from ...streams import declared_in
 from ...tracing import step
 from ..coordination import Coordinating
-from ..entries import INLINE_BYTES, Commit, FileSizes, Settings, echo, undone_by
+from ..entries import INLINE_BYTES, Begin, Commit, FileSizes, Settings, echo, undone_by
 from ..liveness import (
     FailedWriteCleaner,
     HeartbeatSender,
@@ -63,6 +64,7 @@ from ..log import (
     LOG,
     CommitLog,
     Follower,
+    LogState,
     OutcomeGuard,
     Publisher,
     files_of,
@@ -71,7 +73,6 @@ from ..log import (
     metadata_of,
     refuse_obstacle,
 )
-from .memory import Contention, Reservations
 from .outcome import forgotten, listed_beside
 from .partners import Partners
 from .properties import for_streams, read_config, secure_streams
@@ -85,6 +86,63 @@ if TYPE_CHECKING:
     from ...hudi.timeline import FileSlice, Snapshot
     from ...streams import Stream
     from ..staging import FileSpec, KeySpans
+
+
+@dataclass
+class Contention:
+    """The contention seen on a table; after a recent loss the next attempts take the lock before their snapshot.
+
+    An attempt under the lock cannot lose. It costs others their concurrency, so it ends with the contention, and long
+    work is never done under the lock: others would wait for it, or time out.
+    """
+
+    calm_after_s: float = 5.0
+    short_s: float = 5.0
+    _lost_at: float | None = None
+
+    def lost(self, now: float, *, took_s: float) -> None:
+        """Note a loss at this monotonic time, after so many seconds of work."""
+        self._lost_at = now if took_s <= self.short_s else None
+
+    def lasts(self, now: float) -> bool:
+        """Return whether a loss is recent."""
+        return self._lost_at is not None and now - self._lost_at < self.calm_after_s
+
+
+class Reservations:
+    """The reservations that one handle has seen, and since when, by its own monotonic clock."""
+
+    def __init__(self, env: Environment, log: CommitLog) -> None:
+        self._env, self._log = env, log
+        self._mutex = threading.Lock()
+        self._seen: dict[str, float] = {}
+
+    def counts(self, begin: Begin) -> bool:
+        """Return whether an open transaction has a reservation that has not expired."""
+        if not begin.reserved:
+            return False
+        now, state = self._env.monotonic(), self._log.state
+        with self._mutex:
+            since = self._seen.setdefault(begin.instant, now)
+            # Forget ended transactions now and then, so that the memory does not grow with the history.
+            if len(self._seen) > 2 * len(state.open) + 100:
+                self._seen = {each: at for each, at in self._seen.items() if each in state.open}
+        return now - since < state.settings.reservation_s
+
+    def first_in_the_way(self, state: LogState, mine: Claim) -> Claim | None:
+        """The transaction that must end before this one may begin; None if there is none."""
+        settings = state.settings
+        return first_in_the_way(
+            mine,
+            self.claims(state),
+            by_priority=settings.strategy == "priority",
+            bucketed=settings.bucket_count is not None,
+        )
+
+    def claims(self, state: LogState) -> list[Claim]:
+        """All reservations in force, for people to see."""
+        return [begin.claim for begin in state.open.values() if self.counts(begin)]
+
 
 T = TypeVar("T")
 CLOCK_SKEW_S = 0.2  # the default of Hudi's hoodie.time.generator.max_expected_clock_skew_ms
@@ -132,7 +190,6 @@ class Session:
         self.priority, self.clock_is_right, self.inline_bytes = 0, False, INLINE_BYTES
         self.threads = _cores()
         self.merged_bytes_s = 16 << 20
-        self.rounds: dict[str, Callable[[], object]] = {}
         self.first_sweep: Callable[[], object] = lambda: None
         self.landed_one: Callable[[], object] = lambda: None
         self.markers: MarkerService | None = None
@@ -367,12 +424,6 @@ class Session:
         """Look after others on the heartbeat's thread, so that nobody waits for it."""
         if self.env.monotonic() >= self.led_until:
             self.look_after_others()
-        beating = self.heart.instants
-        for instant, look in list(self.rounds.items()):
-            if instant in beating:
-                look()
-            else:
-                del self.rounds[instant]
         try:
             self.pruner.look()
         except LakeLatchError as e:

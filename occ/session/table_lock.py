@@ -15,8 +15,9 @@ A writer waits for Y while holding X only after reading that X is in force, so n
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -27,11 +28,37 @@ from ...ahead import Task
 from ...arguments import text
 from ...environment import SYSTEM, Environment
 from ...errors import ConfigError, InputError, LakeLatchError, LockError, LockLostError, TokenRegressedError
-from ...locks import Lease, LockProvider, check_url, open_provider, shown
+from ...locks import Lease, LockProvider, Release, check_url, open_provider, shown
 from ...storage import Store
 from ..entries import NO_LOCK, OWN_LOCK, LogEntry, Setting, Settings, lock_options
 from ..log import CommitLog, LogState
-from .no_lock import NoLease
+
+
+class NoLease:
+    """A lease that is always held and excludes nobody. A stored setting, never a fallback."""
+
+    key, owner, token = "none", "nobody", 0
+    deadline = math.inf
+    lost: str | None = None
+
+    def ensure_held(self, *, fresh: bool = False) -> None:
+        """Do nothing; this lease cannot be lost."""
+
+    def on_lost(self, call: Callable[[str], None]) -> None:
+        """Do nothing; ``call`` is never called."""
+
+    def release(self) -> Release:
+        """Do nothing; there is nothing to give back."""
+        return Release.RELEASED
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        pass
+
 
 OWN_LOCK_FOLDER = ".hoodie/.lakelatch/locks"
 _KEPT_S = 1.0  # how long one handle may go on with a lease that it keeps; then the others come

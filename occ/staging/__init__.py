@@ -2,7 +2,6 @@
 
 from .apply_rows import (
     NEW,
-    Combine,
     Kept,
     NewGroups,
     Plan,
@@ -16,8 +15,7 @@ from .apply_rows import (
     write_successor,
 )
 from .base_file import BaseFileWriter
-from .collected_facts import wanted_of
-from .file_spec import FileSpec, FileWatcher, refuse_if_over, token
+from .file_spec import FileSpec, FileWatcher, refuse_if_over, token, wanted_of
 from .key_spans import KeySpans
 from .log_file import LogFileWriter
 from .meta_columns import COMMIT_TIME, SEQNO, RowNumbers
@@ -26,41 +24,3 @@ from .old_file import held_keys, read_slice
 from .selection import GROUP_COLUMN, PARTITION_COLUMN, RowsInMemory, Selection, units
 from .staged import Staged
 from .stream_files import StreamPlan, append_events
-
-__all__ = [
-    "COMMIT_TIME",
-    "GROUP_COLUMN",
-    "NEW",
-    "PARTITION_COLUMN",
-    "SEQNO",
-    "BaseFileWriter",
-    "Combine",
-    "FileSpec",
-    "FileWatcher",
-    "Kept",
-    "KeySpans",
-    "LogFileWriter",
-    "NewFile",
-    "NewGroups",
-    "Plan",
-    "RowNumbers",
-    "RowsInMemory",
-    "Selection",
-    "Staged",
-    "StreamPlan",
-    "TaskFiles",
-    "append_events",
-    "appends",
-    "apply",
-    "held_keys",
-    "holders",
-    "log_change",
-    "owners",
-    "read_slice",
-    "refuse_if_over",
-    "slices_by_partition",
-    "token",
-    "units",
-    "wanted_of",
-    "write_successor",
-]

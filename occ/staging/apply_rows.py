@@ -52,7 +52,7 @@ from .file_spec import FileSpec, token
 from .log_file import LOGS_MAX, LogFileWriter, in_log_files
 from .meta_columns import COMMIT_TIME, RowNumbers
 from .old_file import OldFile, held_keys, read_slice
-from .row_bytes import ALMOST, RowBytes
+from .parquet_file import ALMOST, RowBytes
 from .selection import RowsInMemory, Selection, in_pieces, units
 from .worker_pool import Piece, WorkerPool
 

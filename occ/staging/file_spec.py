@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -11,7 +12,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from ...errors import RolledBackError
+from ...errors import InputError, RolledBackError
 from ...hudi.files import FileGroupId, Footers, bucket_of, new_file_id
 from ...hudi.merge import rule_of
 from ...hudi.table import TableConfig
@@ -19,7 +20,7 @@ from ...hudi.timeline import FileSlice
 from ...mergers import Rule, Ties
 from ...storage import Store
 from ...streams import Stream
-from ..entries import ValueCheck
+from ..entries import Settings, ValueCheck, columns_of, refuse_type
 from ..liveness import Io, Marker, MarkerClient, OwnRecord, announce_all, heartbeat_path
 from .key_spans import KeySpans
 
@@ -179,3 +180,28 @@ def refuse_if_over(store: Store, instant: str) -> None:
             "Run the write again if it was not you who ended it",
             instant=instant,
         )
+
+
+@functools.lru_cache(maxsize=64)
+def wanted_of(settings: Settings, schema: pa.Schema, operation: str) -> WantedFacts:
+    """Return the facts to record for a transaction that writes rows of this schema.
+
+    A bucket index needs no keys: equal ones meet in one bucket. bulk_insert needs none either: it is for rows known to be
+    new, and promises nothing about keys, as in Hudi.
+
+    Raises:
+        InputError: the schema lacks a column of a unique constraint, or its type cannot be compared exactly.
+    """
+    for name in dict.fromkeys(name for constraint in settings.unique_constraints for name in constraint):
+        if name not in schema.names:
+            raise InputError(
+                f"unique_constraints names {name!r}, and there is no such column: write it, or leave it out of the "
+                "setting unique_constraints",
+                column=name,
+            )
+        refuse_type(name, schema.field(name).type)
+    return WantedFacts(
+        keys=bool(settings.unique_keys) and settings.bucket_count is None and operation != "bulk_insert",
+        unique_constraints=settings.unique_constraints,
+        statistics=columns_of(schema, settings.statistics, isolation=settings.isolation),
+    )

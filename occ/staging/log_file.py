@@ -20,8 +20,7 @@ from ..entries import FileFacts, hashed_keys, keys_in
 from .data_file import DataFile
 from .file_spec import FileSpec, refuse_if_over
 from .meta_columns import FileRows, RowNumbers
-from .parquet_file import ParquetFile
-from .row_bytes import ALMOST, RowBytes
+from .parquet_file import ALMOST, ParquetFile, RowBytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -6,16 +6,3 @@ from .create import create
 from .several import Cut, read_together, run, transaction
 from .stream import TableStream
 from .table import Table, open  # noqa: A004 - lakelatch.open is the name people expect
-
-__all__ = [
-    "Cut",
-    "LocalCoordinator",
-    "Table",
-    "TableStream",
-    "adopt",
-    "create",
-    "open",
-    "read_together",
-    "run",
-    "transaction",
-]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from ...arguments import instance, suggesting
-from ...choices import Isolation, OperationName
+from ...arguments import Isolation, OperationName, instance, suggesting
 from ...errors import ConflictError, InputError
 from ...hudi.timeline import EARLIEST
 from ..entries import Origin

@@ -9,8 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
-from ...arguments import brief, number, suggesting, text
-from ...choices import (
+from ...arguments import (
     Isolation,
     LayoutName,
     Missing,
@@ -19,6 +18,10 @@ from ...choices import (
     OnDelete,
     OperationName,
     Strategy,
+    brief,
+    number,
+    suggesting,
+    text,
 )
 from ...conflict import refuse_contradiction
 from ...environment import SYSTEM, Environment

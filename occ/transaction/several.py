@@ -19,9 +19,8 @@ from ..entries import Commit, Origin, Prepare
 from ..landing import SeveralLanding
 from ..session import await_outcome
 from ..turns import BoundedWait
-from .beginning import begin
 from .retry import MENDABLE, Bounds, RunResult, refuse_unawaited
-from .transaction import Transaction
+from .transaction import Transaction, begin
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState

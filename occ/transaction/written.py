@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from ...arguments import unknown_argument
-from ...choices import Isolation
+from ...arguments import Isolation, unknown_argument
 from ...errors import BatchLandedError, InputError
 from ...hudi.timeline import WriteStat
 from ...progress import ProgressOption

@@ -4,14 +4,3 @@ from .attempt import Attempt
 from .begin_entry import begun_together, takes
 from .unique_constraints import constrained, refuse_check, refuse_unique, with_table_keys
 from .workspace import Workspace
-
-__all__ = [
-    "Attempt",
-    "Workspace",
-    "begun_together",
-    "constrained",
-    "refuse_check",
-    "refuse_unique",
-    "takes",
-    "with_table_keys",
-]

@@ -5,30 +5,5 @@ from .documented import like, retried
 from .merge_into import Asked, Clause, Clauses, Merge, merging, stage_merge
 from .moves import moves_rows, take_away, without_moved
 from .new_values import Computed, NewValues, sql
-from .row_writes import replaced
+from .row_writes import Write, replaced
 from .stream_writes import TransactionStream
-from .write import Write
-
-__all__ = [
-    "Asked",
-    "Clause",
-    "Clauses",
-    "Computed",
-    "Merge",
-    "NewValues",
-    "TransactionStream",
-    "Write",
-    "like",
-    "merging",
-    "moves_rows",
-    "reading",
-    "replaced",
-    "replacing",
-    "retried",
-    "row_writes",
-    "sql",
-    "stage_merge",
-    "stream_writes",
-    "take_away",
-    "without_moved",
-]

@@ -31,7 +31,7 @@ from ..staging import Plan, TaskFiles, apply, held_keys, read_slice, write_succe
 from ..staging import units as units_of
 from ..turns import take_turn, targets
 from .new_values import NewValues, with_values
-from .write import Received, Write, Writer
+from .row_writes import Received, Write, Writer
 
 if TYPE_CHECKING:
     from ...conditions import Condition, Given

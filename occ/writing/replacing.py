@@ -13,11 +13,10 @@ from ...hudi.timeline import WriteStat
 from ..incoming import Incoming
 from ..session import Partition, listed, partition_path_of, refuse_misspelled
 from ..staging import Plan, TaskFiles, apply
-from .row_writes import stage_upsert
-from .write import Received, Write, Writer
+from .row_writes import Received, Write, Writer, stage_upsert
 
 if TYPE_CHECKING:
-    from ...choices import OperationName
+    from ...arguments import OperationName
     from ..session import Session
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -26,15 +26,65 @@ from ..incoming import Incoming
 from ..rebase import merge_rows, refuse_known, refuse_same_rows, write_changes
 from ..session import known_partition, partition_path_of, refuse_misspelled
 from ..staging import COMMIT_TIME, PARTITION_COLUMN, FileSpec, Kept, Plan, TaskFiles, apply, read_slice
-from ..turns import take_turn, targets
+from ..turns import TurnTaker, take_turn, targets
 from .moves import moves_rows, without_moved
 from .new_values import NewValues, with_values
-from .write import Received, Write, Writer
 
 if TYPE_CHECKING:
+    from ...arguments import OperationName
     from ...conditions import Condition, Given
     from ..rebase import Lost
     from ..session import Partition, Session
+    from ..workspace import Workspace
+
+
+class Writer(TurnTaker, Protocol):
+    """A transaction that writes rows; it gets another workspace when it restarts."""
+
+    @property
+    def workspace(self) -> Workspace: ...
+
+
+@dataclass(frozen=True)
+class Write:
+    """One write, for a transaction begun as ``operation``.
+
+    ``staged`` executes it. ``incoming`` are its rows, if it has any.
+    """
+
+    operation: OperationName
+    staged: Callable[[Writer], None]
+    incoming: Received | None = None
+
+    def stage(self, txn: Writer) -> None:
+        """Execute the write in this transaction, once per attempt. Raises `RolledBackError` if others have ended that."""
+        with txn.workspace.explaining():
+            self.staged(txn)
+
+
+@dataclass(frozen=True)
+class Received:
+    """The rows of a write, as a context manager around all of its attempts.
+
+    Entering reads a reader's rows, before any attempt begins: however long that takes, no transaction waits for them. Leaving
+    frees them and their temporary file.
+
+    Args:
+        fit: a method of ``rows`` that fits them to the table's present columns.
+    """
+
+    session: Session
+    rows: Incoming
+    fit: Callable[[pa.Schema | None], object]
+
+    def __enter__(self) -> Self:
+        if self.rows.unread:
+            self.fit(self.session.schema())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.rows.release()
+
 
 _SOME_ROWS = 1 << 20  # rows of a batch that are processed at a time
 Change = Callable[[pa.Table], pa.Table]  # maps a slice's rows; returns the same table if nothing changes

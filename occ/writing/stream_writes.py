@@ -18,7 +18,7 @@ from ...hudi.timeline import WriteStat
 from ...streams import CLEAR, CLEARED, DELETED, UPSERT, needs_batch, of_name
 from ..incoming import Incoming, refuse_nulls
 from ..staging import StreamPlan, TaskFiles, append_events
-from .write import Received, Write, Writer
+from .row_writes import Received, Write, Writer
 
 if TYPE_CHECKING:
     from ..session import Session

@@ -7,14 +7,3 @@ from .sizes import SIZES, JobSizes
 from .streams import SparkStream
 from .write import Writes
 from .write_methods import Writing
-
-__all__ = [
-    "SIZES",
-    "JobSizes",
-    "ServiceJobs",
-    "SparkStream",
-    "Writes",
-    "Writing",
-    "each_once",
-    "explaining",
-]

@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...errors import ConfigError, LakeLatchError, RolledBackError, StorageError
-from ...occ.entries import OFF
 from ...occ.staging import refuse_if_over
 from ...progress import ProgressCallback
 from ...storage import Store
@@ -188,7 +187,7 @@ def tagged(spark: Any, store: Store, txn: Owner, text: str) -> Iterator[None]:
 
 def _cancel_when_over(context: Any, store: Store, txn: Owner, done: threading.Event) -> None:
     tag, watcher = tag_of(txn.instant), txn.watcher
-    pause_s = _LOOK_S if watcher is None or watcher.mode == OFF else _LOOK_OUT_S
+    pause_s = _LOOK_S if watcher is None or watcher.idle else _LOOK_OUT_S
     while not done.wait(pause_s):
         try:
             if watcher is not None:

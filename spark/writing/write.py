@@ -19,8 +19,7 @@ from typing import Any, Self, cast
 
 import pyarrow as pa
 
-from ...arguments import one_of
-from ...choices import OperationName
+from ...arguments import OperationName, one_of
 from ...conditions import Given
 from ...conflict import Region, where_of
 from ...errors import BatchLandedError, InputError

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Unpack
 
-from ...arguments import suggesting
-from ...choices import BulkSort, Missing, NewColumns
+from ...arguments import BulkSort, Missing, NewColumns, suggesting
 from ...occ.session import Partition
 from ...occ.transaction import WriteOptions, WriteResult
 from ...occ.writing import Merge

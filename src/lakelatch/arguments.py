@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from .errors import InputError, LakeLatchError
 
@@ -270,3 +270,17 @@ def instance(value: Any, kind: type | tuple[type, ...], name: str, wanted: str) 
     if not isinstance(value, kind):
         raise InputError(f"{name}={brief(value)} is of type {type(value).__name__}; give {wanted}")
     return value
+
+
+Isolation = Literal["snapshot", "write-serializable", "serializable"]
+Strategy = Literal["simple", "bucket", "prefer-writer", "priority"]
+OperationName = Literal[
+    "insert", "bulk_insert", "upsert", "delete", "insert_overwrite", "insert_overwrite_table", "delete_partition"
+]
+Missing = Literal["refuse", "null"]
+NewColumns = Literal["refuse", "add"]
+LayoutName = Literal["linear", "z-order"]
+OnDelete = Literal["row", "clear", "ignore"]
+NullEvents = Literal["keep", "write"]
+BulkSort = Literal["none", "partition", "global"]
+Sink = Literal["upsert", "insert", "bulk_insert", "delete", "overwrite", "overwrite_table"]

@@ -198,25 +198,16 @@ class SystemEnvironment:
         self._proc = proc
         self._threads = threads
 
-    def now(self) -> float:
-        return time.time()
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        # The only place where the library does; tests hand in a clock of their own.
-        time.sleep(seconds)
-
-    def random(self) -> float:
-        # Not the module's generator: a thread of ours would change the numbers of a program that has seeded it.
-        return _RANDOM.random()
+    now = staticmethod(time.time)
+    monotonic = staticmethod(time.monotonic)
+    # The only place where the library does; tests hand in a clock of their own.
+    sleep = staticmethod(time.sleep)
+    # Not the module's generator: a thread of ours would change the numbers of a program that has seeded it.
+    random = staticmethod(_RANDOM.random)
+    event = staticmethod(threading.Event)
 
     def uuid(self) -> str:
         return str(uuid.uuid4())
-
-    def event(self) -> threading.Event:
-        return threading.Event()
 
     def every(self, period_s: float, call: Callable[[], None], *, name: str) -> Timer:
         return _SystemTimer(period_s, call, name)

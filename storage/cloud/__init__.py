@@ -2,5 +2,3 @@
 
 from .loop_thread import Helper, line_of
 from .store import CloudStore
-
-__all__ = ["CloudStore", "Helper", "line_of"]

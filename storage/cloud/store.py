@@ -23,9 +23,8 @@ from dataclasses import replace
 from typing import IO, Any, NoReturn
 
 from ...errors import InputError, StorageError
-from ..interface import Durable, Entry, Outcome, Put, Stored
+from ..interface import Durable, Entry, Outcome, Put, Stored, stream_into
 from ..location import Location, check_path, parse
-from ..stream import stream_into
 from .hadoop import hadoop_options
 from .requests import Failure, Requests, Verdict, connect, next_step
 

@@ -13,13 +13,12 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, NoReturn
 
 from ...errors import InputError, StorageError
-from ..interface import Durable, Outcome, Put
-from ..stream import stream_into
+from ..interface import Durable, Outcome, Put, stream_into
 
 Flush = Callable[[int], None]  # `os.fsync`, or a test's function
 
@@ -644,3 +643,47 @@ def _no_inodes(folder: str) -> bool:
     except OSError:
         return False
     return bool(found.f_files) and not found.f_favail and bool(found.f_bavail)
+
+
+# Write and flush bytes before the name of their file is known.
+#
+# A lock holder that flushes makes all others wait for the disk. An object's content is often known
+# before its name. Then it is written and flushed first, and under the lock it only needs a link.
+
+
+class Settled(bytes):
+    """Bytes that a new file holds already, on disk, for the first put that takes it."""
+
+    def __init__(self, _: bytes) -> None:
+        self._files: list[tuple[NewFile, ExitStack]] = []
+
+    @contextmanager
+    def taken(self) -> Iterator[NewFile | None]:
+        """Yield the file, closed afterwards; None when it has been taken."""
+        try:
+            file, closing = self._files.pop()  # in one step: a number of an open file must not be used by two
+        except IndexError:
+            yield None
+            return
+        with closing:
+            yield file
+
+
+@contextmanager
+def settled(body: bytes, new: AbstractContextManager[NewFile]) -> Iterator[Settled]:
+    """Yield the bytes, written into the new file and flushed.
+
+    A failure here is not raised: the put writes the bytes itself and reports its own.
+    """
+    found = Settled(body)
+    del body  # that of a large commit is not kept twice
+    with suppress(StorageError), ExitStack() as stack:
+        file = stack.enter_context(new)
+        file.write(found)
+        file.settle("bytes")
+        found._files.append((file, stack.pop_all()))
+    try:
+        yield found
+    finally:
+        with found.taken():
+            pass

@@ -31,6 +31,7 @@ from .files import (
     TEMP_PREFIX,
     Flush,
     NewFile,
+    Settled,
     alone,
     create_empty,
     exclusive,
@@ -41,12 +42,12 @@ from .files import (
     read,
     refuse,
     refuse_other_kinds,
+    settled,
     sync_folder,
     tag_of,
     temporary,
     unnamed,
 )
-from .settled import Settled, settled
 from .turn import turn
 
 __all__ = ["LocalStore"]

@@ -16,16 +16,38 @@ on the folder (`files.exclusive`): a suspended writer would keep all others from
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import struct
 import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ...errors import StorageError
-from .byte_locks import BUSY, OFD, byte_lock
 from .files import open_file
+
+# Locks on single bytes of an open file (Linux).
+#
+# They also exclude threads, and survive when another descriptor of the file is closed. The kernel
+# frees those of a dead process.
+
+OFD = hasattr(fcntl, "F_OFD_SETLK") and struct.calcsize("l") == 8
+# Another has it. Not EPERM, by which a sandbox forbids all locks.
+BUSY = (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK)
+# struct flock of 64-bit Linux: type, whence, start, length, pid (must be 0).
+_FLOCK = struct.Struct("hhqqi4x")
+
+
+def byte_lock(fd: int, command: int, kind: int, start: int, length: int = 1) -> tuple[int, int]:
+    """Carry out an ``F_OFD_...`` command for those bytes. Return the kind and the first byte of the kernel's answer.
+
+    Raises `OSError`, with an errno of `BUSY` where the lock is another's and the command does not wait.
+    """
+    kind, _, first, _, _ = _FLOCK.unpack(fcntl.fcntl(fd, command, _FLOCK.pack(kind, os.SEEK_SET, start, length, 0)))
+    return kind, first
+
 
 _WAIT_S, _PAUSE_S, _PAUSE_S_MAX = 0.02, 0.0002, 0.004
 

@@ -11,7 +11,7 @@ import pytest
 HEAD = """
 import os, signal, sys, threading, time, weakref
 signal.signal(signal.SIGINT, signal.default_int_handler)   # a shell's background job has it ignored
-from lakelatch.cli.interrupt import arrives
+from lakelatch.cli.outcome import arrives
 arrives()
 def ctrl_c():
     os.kill(os.getpid(), signal.SIGINT)
@@ -49,7 +49,7 @@ def test_ctrl_c_arrives(place: str, tmp_path: Path) -> None:
 def test_whoever_ignores_it_goes_on_ignoring_it() -> None:
     program = (
         "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-        "from lakelatch.cli.interrupt import arrives; arrives()\n"
+        "from lakelatch.cli.outcome import arrives; arrives()\n"
         "print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lakelatch.conflict import Party, ReadSet, WriteSet, resolve
 from lakelatch.conflict.resolve import Repeatable
-from lakelatch.conflict.unique import Values, shared
+from lakelatch.conflict.write_set import Values, shared
 from lakelatch.hudi.files import FileGroupId
 
 ALL = ("", "\U0010ffff")

@@ -19,23 +19,27 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from lakelatch.conflict.party import Party
 from lakelatch.conflict.predicate import where_of
-from lakelatch.conflict.unique import _overlap
-from lakelatch.conflict.write_set import EVERYWHERE, ReadSet, Scan, WriteSet
+from lakelatch.conflict.reservation import Party
+from lakelatch.conflict.write_set import EVERYWHERE, ReadSet, Scan, WriteSet, _overlap
 from lakelatch.environment import SYSTEM, Process
 from lakelatch.errors import LakeLatchError
 from lakelatch.hudi.files import STREAM_NOTE
 from lakelatch.hudi.files.file_names import FileGroupId, base_file_name, log_file_name, parse_base_name, parse_log_name
-from lakelatch.hudi.files.footer_note import note_of
+from lakelatch.hudi.files.footers import note_of
 from lakelatch.hudi.files.listing import BaseFile, LogFile
 from lakelatch.hudi.files.log_blocks import DELETE, Torn, read_blocks
 from lakelatch.hudi.table.avro_schema import from_avro, to_avro
 from lakelatch.hudi.table.config import TableConfig
 from lakelatch.hudi.table.partition_path import parse_partition_path
 from lakelatch.hudi.timeline.archived import Archived, History
-from lakelatch.hudi.timeline.avro_container import decode_container
-from lakelatch.hudi.timeline.commit_metadata import CommitMetadata, WriteStat, decode_commit, encode_commit
+from lakelatch.hudi.timeline.commit_metadata import (
+    CommitMetadata,
+    WriteStat,
+    decode_commit,
+    decode_container,
+    encode_commit,
+)
 from lakelatch.hudi.timeline.instant import Instant, file_name, parse
 from lakelatch.hudi.timeline.service_metadata import (
     encode_clean,
@@ -55,6 +59,7 @@ from lakelatch.locks.objects.record import LockObject, TokenObject, broken_of, t
 from lakelatch.occ.check.footers import inspect
 from lakelatch.occ.coordination.messages import Answer, Question
 from lakelatch.occ.entries.batches import Batch
+from lakelatch.occ.entries.column_statistics import decode_ranges, encode_ranges
 from lakelatch.occ.entries.entries import (
     Begin,
     Close,
@@ -69,7 +74,6 @@ from lakelatch.occ.entries.entries import (
     decode,
     encode,
 )
-from lakelatch.occ.entries.key_ranges import decode_ranges, encode_ranges
 from lakelatch.occ.entries.losses import Changed, Loss
 from lakelatch.occ.entries.requests import BeginRequest, Request
 from lakelatch.occ.entries.service_content import groups_of, held, paths_of
@@ -82,9 +86,8 @@ from lakelatch.occ.log.creation import Creation
 from lakelatch.occ.log.publisher import metadata_of
 from lakelatch.occ.log.state import LogState
 from lakelatch.storage.local.store import LocalStore
-from lakelatch.streams.declaration import Stream
-from lakelatch.streams.notes import FLOORS, BlockNote, floors_of, floors_to_footer
-from lakelatch.streams.properties import DECLARED_KEY, declared_in
+from lakelatch.streams.declaration import DECLARED_KEY, Stream, declared_in
+from lakelatch.streams.events import FLOORS, BlockNote, floors_of, floors_to_footer
 
 from ..occ.mor import data_block, delete_block, rollback_block, rows
 from .bytes_of_others import mangled, mangled_json

@@ -11,9 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelatch.errors import CorruptTableError
-from lakelatch.hudi.timeline.avro_container import decode_container, encode_container
 from lakelatch.hudi.timeline.avro_schemas import schema_of
-from lakelatch.hudi.timeline.commit_metadata import CommitMetadata, WriteStat, decode_commit, encode_commit
+from lakelatch.hudi.timeline.commit_metadata import (
+    CommitMetadata,
+    WriteStat,
+    decode_commit,
+    decode_container,
+    encode_commit,
+    encode_container,
+)
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 COUNTS = st.integers(0, 2**63 - 1)

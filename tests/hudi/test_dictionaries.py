@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lakelatch
-from lakelatch.hudi.files.footer_note import note_of
-from lakelatch.hudi.merge.dictionaries import cast, filled, holds, joined, plain, stored_texts, without_unused
+from lakelatch.hudi.files.footers import note_of
+from lakelatch.hudi.merge.rows import cast, filled, holds, joined, plain, stored_texts, without_unused
 from lakelatch.hudi.table.column_types import META_COLUMNS
 from lakelatch.hudi.table.config import TableConfig
 from lakelatch.hudi.table.record_keys import RECORD_KEY

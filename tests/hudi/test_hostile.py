@@ -17,9 +17,14 @@ from lakelatch.errors import CorruptTableError
 from lakelatch.hudi.files.log_blocks import AVRO, DELETE, Block, Torn, read_blocks
 from lakelatch.hudi.table.avro_schema import from_avro
 from lakelatch.hudi.table.java_properties import parse
-from lakelatch.hudi.timeline.avro_container import decode_container, encode_container
 from lakelatch.hudi.timeline.avro_schemas import schema_of
-from lakelatch.hudi.timeline.commit_metadata import CommitMetadata, decode_commit, encode_commit
+from lakelatch.hudi.timeline.commit_metadata import (
+    CommitMetadata,
+    decode_commit,
+    decode_container,
+    encode_commit,
+    encode_container,
+)
 
 from ..occ.mor import block, data_block, rows
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lakelatch
-from lakelatch.hudi.table.key_order import SoughtKeys, java_order, java_span, may_be_span
+from lakelatch.hudi.table.record_keys import SoughtKeys, java_order, java_span, may_be_span
 from lakelatch.occ.check.check import check
 
 # A ligature above the surrogates and two faces beyond the BMP, which Java takes for smaller.

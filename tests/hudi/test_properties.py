@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelatch.errors import CorruptTableError, UnsupportedTableError
-from lakelatch.hudi.merge.merge_mode import ordering_of
+from lakelatch.hudi.merge.rows import ordering_of
 from lakelatch.hudi.table.config import TableConfig, checksum
 from lakelatch.hudi.table.java_properties import parse, render
 

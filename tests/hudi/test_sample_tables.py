@@ -15,9 +15,14 @@ from lakelatch.hudi.files.listing import list_data_files
 from lakelatch.hudi.table.avro_schema import from_avro, to_avro
 from lakelatch.hudi.table.config import TableConfig
 from lakelatch.hudi.table.partition_path import parse_partition_path, partition_path
-from lakelatch.hudi.timeline.avro_container import decode_container, encode_container
 from lakelatch.hudi.timeline.avro_schemas import schema_of
-from lakelatch.hudi.timeline.commit_metadata import CommitMetadata, decode_commit, encode_commit
+from lakelatch.hudi.timeline.commit_metadata import (
+    CommitMetadata,
+    decode_commit,
+    decode_container,
+    encode_commit,
+    encode_container,
+)
 from lakelatch.hudi.timeline.instant import COMMIT_ACTIONS
 from lakelatch.hudi.timeline.snapshot import Snapshot, build
 from lakelatch.hudi.timeline.timeline import read_timeline

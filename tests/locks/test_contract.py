@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakelatch.locks import open_provider
-from lakelatch.testing.thread_count import threads_of
+from lakelatch.testing.contention import threads_of
 
 HERE = Path(__file__).parent
 # Who breaks what, and a test that has to notice it.

@@ -20,7 +20,7 @@ from lakelatch.errors import ConfigError, LockTimeoutError, LockUnavailableError
 from lakelatch.locks import LockProvider, Release, open_provider
 from lakelatch.locks.redis import backend as redis_locks
 from lakelatch.testing import LockProviderContract
-from lakelatch.testing.thread_count import threads_of
+from lakelatch.testing.contention import threads_of
 
 from ..servers import Wire
 from ..servers.redis_server import RedisServer, redis_server, until

@@ -22,8 +22,7 @@ from lakelatch.locks import Lease, LockProvider, Release, open_provider
 from lakelatch.locks.interface import BREAKS_KEPT
 from lakelatch.locks.zookeeper.nodes import node_name
 from lakelatch.testing import FakeEnvironment, LockProviderContract
-from lakelatch.testing.contention import PATIENCE_S, until
-from lakelatch.testing.thread_count import threads_of
+from lakelatch.testing.contention import PATIENCE_S, threads_of, until
 
 from ..servers import Wire, free_port
 from ..servers.zookeeper_server import Node, Relay, zookeeper

@@ -28,7 +28,7 @@ from lakelatch.conflict import NOWHERE, Party, ReadSet, WriteSet, resolve
 from lakelatch.conflict.write_set import EVERYWHERE
 from lakelatch.errors import LockError, StorageError
 from lakelatch.hudi.files import FileGroupId
-from lakelatch.hudi.timeline.instant_time import EARLIEST, next_label
+from lakelatch.hudi.timeline.instant import EARLIEST, next_label
 from lakelatch.locks import open_provider
 from lakelatch.locks.core import provider
 from lakelatch.locks.file.generations import Observer
@@ -43,7 +43,7 @@ from lakelatch.occ.liveness.rollback import FailedWriteCleaner
 from lakelatch.occ.log.commit_log import CommitLog
 from lakelatch.occ.rebase.rounds import Rebase
 from lakelatch.occ.session import session as session_module
-from lakelatch.occ.session.memory import Reservations
+from lakelatch.occ.session.session import Reservations
 from lakelatch.occ.session.table_lock import TableLease, TableLock
 from lakelatch.occ.staging import data_file, file_spec
 from lakelatch.occ.staging.staged import Staged

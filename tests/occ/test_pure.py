@@ -13,8 +13,7 @@ from lakelatch import errors
 from lakelatch.conflict.write_set import Region
 from lakelatch.environment import Process
 from lakelatch.errors import ConfigError, CorruptTableError, LakeLatchError, UnsupportedTableError
-from lakelatch.hudi.timeline.instant import ACTIONS, from_epoch_ms, is_time, to_epoch_ms
-from lakelatch.hudi.timeline.instant_time import EARLIEST, next_label
+from lakelatch.hudi.timeline.instant import ACTIONS, EARLIEST, from_epoch_ms, is_time, next_label, to_epoch_ms
 from lakelatch.occ.entries.entries import (
     Begin,
     Close,

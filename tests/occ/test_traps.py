@@ -33,7 +33,7 @@ from lakelatch.occ.session import session as session_module
 from lakelatch.occ.staging import data_file as basefile
 from lakelatch.occ.staging.base_file import BaseFileWriter
 from lakelatch.occ.staging.staged import Staged
-from lakelatch.occ.transaction import beginning
+from lakelatch.occ.transaction import transaction
 from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.occ.workspace.attempt import Attempt
 from lakelatch.occ.workspace.workspace import Workspace
@@ -373,7 +373,7 @@ def test_trap_11_on_a_young_table_a_zombie_file_is_not_read(make_world):
 def test_trap_11_does_harm_on_a_young_table_without_a_floor(make_world, breaks):
     """Readers take files older than the first instant for archived commits' files; the next cleaning removes this one."""
     breaks(sys.modules["lakelatch.occ.table.create"], "lay_floor", lambda table: None)
-    breaks(beginning, "lay_floor", lambda table: None)
+    breaks(transaction, "lay_floor", lambda table: None)
     world = make_world(empty=True)
     land_after_the_sweep(world)
     assert world.content() == independent_content(world.folder) == {"good": 1, "zombie": 1}

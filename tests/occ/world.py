@@ -13,8 +13,8 @@ import pyarrow as pa
 
 import lakelatch
 from lakelatch.environment import Process
-from lakelatch.hudi.timeline.avro_container import encode_container
 from lakelatch.hudi.timeline.avro_schemas import schema_of
+from lakelatch.hudi.timeline.commit_metadata import encode_container
 from lakelatch.hudi.timeline.instant import COMMIT_ACTIONS, file_name
 from lakelatch.occ.entries.entries import Begin, Commit, End
 from lakelatch.occ.entries.service_content import paths_of

@@ -16,7 +16,7 @@ from lakelatch.errors import ConfigError
 from lakelatch.locks.redis import client as redis_client
 from lakelatch.locks.zookeeper import session as zookeeper_session
 from lakelatch.locks.zookeeper.backend import open_zookeeper_locks
-from lakelatch.server.bounded_http import BoundedHttp
+from lakelatch.server.serve import BoundedHttp
 
 ROOT = Path(__file__).parents[2]
 # By the module that uses them; each has an upper bound in pyproject.toml.

@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 
 import lakelatch
-from lakelatch import choices
+from lakelatch import arguments
 from lakelatch.conflict import ISOLATION_LEVELS, strategy_names
 from lakelatch.occ.entries.operations import OPERATIONS
 from lakelatch.occ.incoming.incoming import ADD, NULL, REFUSE
@@ -53,16 +53,16 @@ def test_the_program_uses_every_public_call() -> None:
 @pytest.mark.parametrize(
     ("words", "known"),
     [
-        (choices.Isolation, ISOLATION_LEVELS),
-        (choices.Strategy, strategy_names()),
-        (choices.OperationName, OPERATIONS),
-        (choices.Missing, (REFUSE, NULL)),
-        (choices.NewColumns, (REFUSE, ADD)),
-        (choices.LayoutName, (LINEAR, Z_ORDER)),
-        (choices.OnDelete, declaration.ON_DELETE),
-        (choices.NullEvents, declaration.NULL),
-        (choices.BulkSort, (NONE, PARTITION, GLOBAL)),
-        (choices.Sink, SINKS),
+        (arguments.Isolation, ISOLATION_LEVELS),
+        (arguments.Strategy, strategy_names()),
+        (arguments.OperationName, OPERATIONS),
+        (arguments.Missing, (REFUSE, NULL)),
+        (arguments.NewColumns, (REFUSE, ADD)),
+        (arguments.LayoutName, (LINEAR, Z_ORDER)),
+        (arguments.OnDelete, declaration.ON_DELETE),
+        (arguments.NullEvents, declaration.NULL),
+        (arguments.BulkSort, (NONE, PARTITION, GLOBAL)),
+        (arguments.Sink, SINKS),
     ],
 )
 def test_the_words_of_the_types_are_those_that_are_taken(words: object, known: object) -> None:

@@ -12,7 +12,7 @@ import lakelatch
 from lakelatch.occ.log import Tail
 from lakelatch.occ.table.table import Table
 from lakelatch.server import Watched
-from lakelatch.server.log_bodies import LogBodies
+from lakelatch.server.ledger import LogBodies
 from lakelatch.storage.local.store import LocalStore
 from lakelatch.testing.faults import FaultStore
 

@@ -13,7 +13,7 @@ from lakelatch.hudi.timeline.commit_metadata import WriteStat
 from lakelatch.hudi.timeline.snapshot import FileSlice
 from lakelatch.occ.entries.value_hashes import FileFacts
 from lakelatch.occ.liveness.late_files import is_no_part
-from lakelatch.occ.liveness.markers import Io, Marker, announce, stands
+from lakelatch.occ.liveness.markers import Io, Marker, announce_all, stands
 from lakelatch.occ.services import clustering, compaction
 from lakelatch.occ.services.execution import Execution
 from lakelatch.occ.services.rewriting import slices_of
@@ -95,7 +95,7 @@ def write(
     io: Io = "MERGE" if prev else "CREATE"
     if record is not None:
         record.markers.append(Marker(txn.instant, path, io))
-    marker = announce(store, txn.instant, path, io)
+    (marker,) = announce_all(store, txn.instant, [(path, io)])
     with store.create(path) as new:
         new.stream.write(encode(content))
         size = new.stream.tell()

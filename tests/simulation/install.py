@@ -19,12 +19,11 @@ from lakelatch.locks import LockProvider, memory
 from lakelatch.locks.core import lease as held
 from lakelatch.locks.core import thread_queue as queue
 from lakelatch.locks.core.lease import LeaseState
-from lakelatch.occ.check import buckets
+from lakelatch.occ.check import stored_keys
 from lakelatch.occ.liveness import heartbeat, neighbours
 from lakelatch.occ.log import commit_log
 from lakelatch.occ.log import publisher as publish
 from lakelatch.occ.services.registry import SERVICES
-from lakelatch.occ.session import memory as remembered
 from lakelatch.occ.session import partners, table_lock, whole_states
 from lakelatch.occ.session import session as opened
 from lakelatch.occ.session import snapshot_cache as view
@@ -61,7 +60,7 @@ def simulated() -> Iterator[None]:
             stack.callback(logging.disable, logging.NOTSET)
             stack.enter_context(
                 simulated_mutexes(
-                    commit_log, publish, heartbeat, opened, view, table_lock, remembered, held, memory, queue, partners
+                    commit_log, publish, heartbeat, opened, view, table_lock, held, memory, queue, partners
                 )
             )
             stack.enter_context(mock.patch.object(table_lock, "open_provider", _open_provider))
@@ -77,7 +76,7 @@ def simulated() -> Iterator[None]:
             stack.enter_context(mock.patch.object(restoring, "refuse_repeated", return_value=None))
             stack.enter_context(mock.patch.object(check, "check_footers", return_value={}))
             stack.enter_context(mock.patch.object(check, "check_logs", return_value=None))
-            stack.enter_context(mock.patch.object(buckets, "wrong_keys", return_value=None))
+            stack.enter_context(mock.patch.object(stored_keys, "wrong_keys", return_value=None))
             stack.enter_context(mock.patch.object(adopting, "refuse_other_keys", return_value=None))
             for module, name in _DECODERS:
                 stack.enter_context(mock.patch.object(module, name, _cached(getattr(module, name))))

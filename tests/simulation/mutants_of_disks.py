@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from lakelatch.conflict import meeting
+from lakelatch.conflict import write_set
 from lakelatch.hudi.timeline import ArchivedFiles, archived_files
 from lakelatch.hudi.timeline.archived import History
 from lakelatch.occ.log.publisher import Publisher
@@ -75,7 +75,7 @@ def the_timeline_is_believed_alone() -> Patches:
 @mutant(lambda shape: replace(shape, bucket_count=2, mix="mixed", writers=3, transactions=2))
 def buckets_are_not_compared() -> Patches:
     """Two writers make the first file group of one bucket at once, and both land."""
-    return [method(meeting, "_is_bucket", lambda _: lambda file_id: False)]
+    return [method(write_set, "_is_bucket", lambda _: lambda file_id: False)]
 
 
 @mutant(

@@ -13,8 +13,7 @@ from lakelatch.occ.liveness.neighbours import NeighboursAtWork
 from lakelatch.occ.liveness.rollback import FailedWriteCleaner
 from lakelatch.occ.log import commit_log, imports
 from lakelatch.occ.log.commit_log import CommitLog
-from lakelatch.occ.session.no_lock import NoLease
-from lakelatch.occ.session.table_lock import TableLease
+from lakelatch.occ.session.table_lock import NoLease, TableLease
 from lakelatch.occ.workspace.begin_entry import BeginEntry
 
 from .mutant import Patches, method, mutant

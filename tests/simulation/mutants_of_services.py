@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 from unittest import mock
 
-from lakelatch.conflict import unique
+from lakelatch.conflict import write_set
 from lakelatch.conflict.resolve import resolve
 from lakelatch.occ.entries.entries import Commit
 from lakelatch.occ.landing import validator as judge
@@ -199,7 +199,7 @@ def candidates_do_not_tell_their_keys() -> Patches:
 @mutant(_keys)
 def spans_that_touch_do_not_meet() -> Patches:
     """One key is a span of its own, and the same key of another one lies beside it."""
-    return [mock.patch.object(unique, "_overlap", lambda one, other: one[0] < other[1] and other[0] < one[1])]
+    return [mock.patch.object(write_set, "_overlap", lambda one, other: one[0] < other[1] and other[0] < one[1])]
 
 
 @mutant(_keys)

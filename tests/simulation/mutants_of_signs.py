@@ -7,8 +7,7 @@ from typing import Any
 from unittest import mock
 
 from lakelatch.errors import LockLostError
-from lakelatch.hudi.timeline.instant import from_epoch_ms
-from lakelatch.hudi.timeline.instant_time import EARLIEST, next_label
+from lakelatch.hudi.timeline.instant import EARLIEST, from_epoch_ms, next_label
 from lakelatch.locks.core.lease import LeaseState
 from lakelatch.occ.entries.entries import Begin
 from lakelatch.occ.landing import landing

@@ -7,7 +7,7 @@ from random import Random
 
 import pyarrow as pa
 
-from lakelatch.conflict.unique import NEW_KEYS
+from lakelatch.conflict.write_set import NEW_KEYS
 from lakelatch.occ.entries.settings import Settings
 from lakelatch.occ.entries.value_hashes import FileFacts, constraint_values, hashed_keys, keys_in
 

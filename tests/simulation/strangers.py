@@ -43,7 +43,7 @@ from lakelatch.hudi.timeline import (
     from_epoch_ms,
     read_timeline,
 )
-from lakelatch.hudi.timeline.avro_container import encode_container
+from lakelatch.hudi.timeline.commit_metadata import encode_container
 from lakelatch.locks.core.backend import LockRequest
 from lakelatch.storage import Outcome
 

@@ -9,7 +9,7 @@ import pytest
 
 import lakelatch
 from lakelatch.errors import CorruptTableError
-from lakelatch.hudi.timeline.instant_time import next_label
+from lakelatch.hudi.timeline.instant import next_label
 from lakelatch.occ.entries.entries import Commit
 from lakelatch.occ.log.epochs import LOG
 from lakelatch.testing.faults import Call, On, Pause, Refuse

@@ -15,7 +15,7 @@ from lakelatch.errors import ConfigError, CorruptTableError, InputError, TableEr
 from lakelatch.hudi.files import STREAM_NOTE
 from lakelatch.mergers import find
 from lakelatch.streams import Stream, folded, stitched
-from lakelatch.streams.notes import BlockNote, floors_of, floors_to_footer
+from lakelatch.streams.events import BlockNote, floors_of, floors_to_footer
 from lakelatch.testing import FakeEnvironment
 
 SCHEMA = pa.schema(

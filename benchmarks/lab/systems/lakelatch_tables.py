@@ -22,7 +22,7 @@ from .interface import Configuration
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ...choices import OperationName
+    from ...arguments import OperationName
     from ...occ.transaction import Transaction
 
 _LOST = (ConflictError, RolledBackError, LockTimeoutError, LockUnavailableError)

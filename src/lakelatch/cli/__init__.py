@@ -20,7 +20,7 @@ def main() -> None:
     # This order: a file opened before `secure` could get the number of a closed stream, and an import before
     # `arrives` could swallow Ctrl-C.
     secure()
-    from .interrupt import arrives
+    from .outcome import arrives
 
     arrives()
     from .app import app

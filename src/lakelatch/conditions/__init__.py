@@ -10,10 +10,9 @@
 the first text is parsed.
 """
 
-from .condition import Condition, Given, condition_on
+from .condition import Condition, Given, Sql, Value, condition_on, value_on
 from .implied import Terms
 from .sql import computes, parse
 from .tree import text
-from .value import Sql, Value, value_on
 
 __all__ = ["Condition", "Given", "Sql", "Terms", "Value", "computes", "condition_on", "parse", "text", "value_on"]

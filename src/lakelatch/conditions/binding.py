@@ -14,7 +14,6 @@ import pyarrow.types as t
 
 from ..errors import InputError
 from .evaluate import value_of
-from .refusal import no_column, refused
 from .tree import (
     FUNCTIONS,
     LOCAL_TIMESTAMP,
@@ -32,6 +31,8 @@ from .tree import (
     Negate,
     Node,
     Not,
+    no_column,
+    refused,
     text,
     type_name,
 )

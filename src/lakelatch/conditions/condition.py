@@ -10,13 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..arguments import instance
-from .binding import bind
-from .evaluate import mask_of
+from .binding import bind, bind_value
+from .evaluate import mask_of, values_of
 from .given import of_arrow, of_terms
 from .implied import about, columns_of, paths_of, terms_of
-from .refusal import refused
 from .sql import parse
-from .tree import Node, Not, text
+from .tree import Node, Not, refused, text
 
 Given = Any  # the argument of `condition_on`; pyarrow has no type hints, so a union could not be checked
 
@@ -96,3 +95,48 @@ def condition_on(schema: pa.Schema, given: Any) -> Condition:
             f"{given} is a column of Spark, which only Spark can evaluate; give SQL text, or use lakelatch.spark"
         )
     return Condition(bind(of_terms(given), schema))
+
+
+@dataclass(frozen=True, slots=True)
+class Sql:
+    """SQL text that stands for a value, as ``delay + 1``; a plain text stands for itself."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value for each row of one schema. Made by `value_on`; pickles.
+
+    Attributes:
+        bound: its tree, with every cast that Spark would add.
+        kind: its type.
+    """
+
+    bound: Node
+    kind: pa.DataType
+
+    def of(self, rows: pa.Table) -> pa.ChunkedArray:
+        """Return the value in each row. Raises `InputError` if one has none, for example a division by zero."""
+        return values_of(self.bound, rows)
+
+    @property
+    def sql(self) -> str:
+        """The same value in Spark's SQL."""
+        return text(self.bound)
+
+    @property
+    def paths(self) -> frozenset[tuple[str, ...]]:
+        """The columns that it reads, with the fields inside nested ones."""
+        return frozenset(paths_of(self.bound))
+
+
+def value_on(schema: pa.Schema, given: Sql | pc.Expression) -> Value:
+    """Bind the value that a caller gives to this schema.
+
+    Raises:
+        InputError: it cannot be parsed, names an unknown column, or calculates with types that do not match.
+    """
+    if isinstance(given, Sql):
+        return Value(*bind_value(parse(given.text), schema, given.text))
+    return Value(*bind_value(of_arrow(given), schema))

@@ -14,7 +14,6 @@ import pyarrow.types as t
 from ..arguments import brief, values_of
 from ..errors import InputError
 from .implied import Terms
-from .refusal import refused
 from .sql import refuse_pattern
 from .tree import (
     FUNCTIONS,
@@ -35,6 +34,7 @@ from .tree import (
     Not,
     joined,
     literal,
+    refused,
 )
 
 OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "in", "not in", "is null", "is not null")

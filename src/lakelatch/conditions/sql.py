@@ -19,7 +19,6 @@ import pyarrow as pa
 from ..arguments import meant
 from ..errors import InputError
 from .evaluate import value_of
-from .refusal import refused
 from .tree import (
     FUNCTIONS,
     LOCAL_TIMESTAMP,
@@ -39,6 +38,7 @@ from .tree import (
     Not,
     joined,
     literal,
+    refused,
 )
 
 _TEXT_MAX = 1 << 20

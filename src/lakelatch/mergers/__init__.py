@@ -14,9 +14,9 @@ whole newest rows and mergers that are `Laws.commutative` give the result of all
 there `last_non_null` and `last_unless` give the same result wherever rows are cut into calls.
 """
 
+from .choice import ages, ages_of, in_time, ranks, refuse_unordered
 from .interface import Groups, Laws, Merger
 from .named import BUILT_IN, find
-from .order import ages, ages_of, in_time, ranks, refuse_unordered
 from .rows import Ties, combine, join, top_n_per_key
 from .rule import EVERY, Rule
 from .totals import Count, Sum

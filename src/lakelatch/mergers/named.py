@@ -14,8 +14,7 @@ import pyarrow as pa
 from ..errors import ConfigError, InputError, LakeLatchError
 from .choice import Both, Extreme, First, FirstNonNull, Last, LastNonNull, LastUnless
 from .interface import Groups, Laws, Merger
-from .lists import CollectList, CollectSet, TopN
-from .maps import MergeMap
+from .lists import CollectList, CollectSet, MergeMap, TopN
 from .totals import Count, Sum
 
 BUILT_IN: dict[str, Callable[..., Merger]] = {

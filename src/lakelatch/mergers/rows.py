@@ -12,9 +12,8 @@ import pyarrow.compute as pc
 
 from ..arguments import instance
 from ..errors import InputError
-from .choice import Last, LastNonNull, LastUnless
+from .choice import Last, LastNonNull, LastUnless, ages, in_time, ranks
 from .interface import Groups, Merger
-from .order import ages, in_time, ranks
 
 Ties = Literal["last", "first"]
 _LAST = Last()

@@ -1,9 +1,8 @@
 """A server for some tables: dashboard, API, live changes and metrics for observers, and marker batching for writers."""
 
-from .access import Access
 from .application import Application, named
 from .embedded import Embedded
-from .guard import Limits
+from .guard import Access, Limits
 from .markers import MarkerBook
 from .serve import Address, Server
 from .watched import Watched

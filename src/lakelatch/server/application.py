@@ -25,10 +25,8 @@ from ..environment import SYSTEM, Environment
 from ..errors import InputError, LakeLatchError
 from ..occ.coordination import Answer, Question
 from ..plain_text import visible_json
-from .access import Access
-from .answers import answer, of_error, refusal
 from .endpoints import ENDPOINTS, IN_PATH, Endpoint, Parameter, announced_in, described, values
-from .guard import Guard, Limits
+from .guard import Access, Guard, Limits, answer, of_error, refusal
 from .markers import BusyError, MarkerBook
 from .page import Page, page
 from .watched import Watched

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..errors import LakeLatchError
 from ..occ.liveness import MarkerClient, MarkerServer
 from ..occ.table import Table
-from .access import Access
+from .guard import Access
 
 if TYPE_CHECKING:
     from ..environment import Environment

@@ -2,22 +2,154 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import json
+import math
 import re
+import secrets
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
 from starlette.datastructures import MutableHeaders
+from starlette.responses import Response
 
-from .access import Access
-from .answers import refusal
+from ..errors import (
+    ConfigError,
+    CorruptTableError,
+    InputError,
+    LakeLatchError,
+    LockUnavailableError,
+    StorageError,
+    UnsupportedTableError,
+)
+from ..occ.liveness import ticket
+from ..plain_text import visible, visible_json
+from ..storage import read_input
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from ..environment import Environment
+
+
+_STATUS = (
+    (InputError, HTTPStatus.BAD_REQUEST),
+    (UnsupportedTableError, HTTPStatus.CONFLICT),
+    (CorruptTableError, HTTPStatus.CONFLICT),
+    (StorageError, HTTPStatus.BAD_GATEWAY),
+    (LockUnavailableError, HTTPStatus.BAD_GATEWAY),
+)
+
+
+def answer(value: Any, *, status: int = 200) -> Response:
+    """Return a value as JSON. Half characters and controls are escaped, so it is valid text whatever names a table has."""
+    text = visible_json(json.dumps(value, ensure_ascii=False, allow_nan=False, default=str))
+    return Response(text.encode(), status, media_type="application/json")
+
+
+def refusal(status: HTTPStatus, message: str, *, kind: str = "", retry_s: float | None = None) -> Response:
+    """Return an error with the next step. ``retry_s``: seconds until a retry makes sense."""
+    told = {"error": {"type": kind or status.phrase.replace(" ", ""), "message": visible(message)}}
+    found = answer(told, status=status)
+    if retry_s is not None:
+        found.headers["retry-after"] = str(max(math.ceil(retry_s), 1))
+    if status is HTTPStatus.UNAUTHORIZED:
+        found.headers["www-authenticate"] = 'Bearer realm="lakelatch"'
+    return found
+
+
+def of_error(error: LakeLatchError) -> Response:
+    """Return the response for an error of the library."""
+    status = next((each for kind, each in _STATUS if isinstance(error, kind)), HTTPStatus.CONFLICT)
+    return refusal(status, str(error), kind=type(error).__name__, retry_s=1.0 if error.retryable else None)
+
+
+LEAST = 16  # characters of a token: fewer can be guessed
+_TICKET = re.compile(rb"markers\.([0-9]{1,12})\.[0-9a-f]{64}")
+Headers = list[tuple[bytes, bytes]]
+
+
+class Access:
+    """The check of each request's token, in a time that does not depend on how much of it is right.
+
+    A program sends ``Authorization: Bearer TOKEN``. A browser is opened once with ``/?token=TOKEN`` and gets a cookie
+    that does not reveal the token and allows reading only. A writer's tasks have a ticket, which allows them to announce
+    files of one table.
+    """
+
+    def __init__(self, token: str, *, cookie: str = "lakelatch") -> None:
+        if len(token) < LEAST or not token.isascii() or not token.isprintable() or " " in token:
+            raise ConfigError(
+                f"the server's token must have {LEAST} characters or more, printable ASCII without blanks; "
+                "`openssl rand -hex 32` makes one"
+            )
+        self.token, self.cookie = token, cookie
+        self._session = hmac.new(token.encode(), b"lakelatch dashboard", hashlib.sha256).hexdigest()
+
+    @classmethod
+    def from_file(cls, path: str) -> Access:
+        """Read the token from the first line of a file. Raises `ConfigError` if the file is unreadable or empty."""
+        try:
+            lines = read_input(path).decode().splitlines()
+        except (OSError, ValueError) as e:
+            reason = e.strerror if isinstance(e, OSError) else "it is no text"
+            raise ConfigError(f"the token file {path} cannot be read: {reason}", path=path) from e
+        return cls(lines[0].strip() if lines else "")
+
+    @classmethod
+    def made(cls) -> Access:
+        """Return access by a new token, for this run."""
+        return cls(secrets.token_urlsafe(32))
+
+    def bears(self, headers: Headers) -> bool:
+        """Return whether the request bears the token itself."""
+        given = [value for name, value in headers if name == b"authorization"]
+        if len(given) != 1:
+            return False
+        scheme, _, word = given[0].partition(b" ")
+        return scheme.lower() == b"bearer" and _same(word.strip(), self.token)
+
+    def knows(self, headers: Headers) -> bool:
+        """Return whether the request comes from a browser that was opened with the token."""
+        for name, value in headers:
+            if name == b"cookie":
+                for each in value.split(b";"):
+                    key, _, word = each.strip().partition(b"=")
+                    if key == self.cookie.encode() and _same(word, self._session):
+                        return True
+        return False
+
+    def may_mark(self, headers: Headers, table: str, now: float) -> bool:
+        """Return whether the request bears a ticket (`lakelatch.occ.liveness.ticket`) for that table's markers."""
+        given = [value for name, value in headers if name == b"authorization"]
+        scheme, _, word = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
+        found = _TICKET.fullmatch(word.strip())
+        if scheme.lower() != b"bearer" or found is None or int(found[1]) < now:
+            return False
+        return _same(found[0], ticket(self.token, table, int(found[1])))
+
+    def opens(self, query: bytes) -> bool:
+        """Return whether the query is that of the dashboard's link."""
+        try:
+            given = [value for name, value in parse_qsl(query.decode("latin-1"), max_num_fields=50) if name == "token"]
+        except ValueError:
+            return False
+        return len(given) == 1 and _same(given[0].encode(), self.token)
+
+    def set_cookie(self, *, secure: bool) -> str:
+        """Return the cookie that the browser is to keep."""
+        return f"{self.cookie}={self._session}; Path=/; HttpOnly; SameSite=Lax" + ("; Secure" if secure else "")
+
+
+def _same(given: bytes, right: str) -> bool:
+    # Digests have equal length whatever was given, so the time of the comparison reveals nothing of the token's.
+    return hmac.compare_digest(hashlib.sha256(given).digest(), hashlib.sha256(right.encode()).digest())
+
 
 CROWDED = "lakelatch.crowded"  # in the scope of a request over the connection limit
 _PEERS_MAX = 4096

@@ -20,8 +20,7 @@ from ..occ.liveness import list_markers
 from ..occ.log import Tail
 from ..occ.turns import queue
 from .lanes import picture, span_json, stretch
-from .ledger import Ledger
-from .log_bodies import LogBodies
+from .ledger import Ledger, LogBodies
 
 if TYPE_CHECKING:
     from ..locks import Holder

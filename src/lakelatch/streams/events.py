@@ -6,20 +6,100 @@ events: a writer that began early may commit late, and a compaction holds exactl
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import base64
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..errors import CorruptTableError, UnsupportedTableError
-from ..hudi.files import DELETE, PARQUET, Block, LogFile, Torn, read_blocks
+from ..errors import CorruptTableError, InputError, UnsupportedTableError
+from ..hudi.files import DELETE, PARQUET, STREAM_NOTE, Block, LogFile, Torn, read_blocks
 from ..hudi.merge import body_of, told_of_torn
-from ..hudi.table import META_COLUMNS
+from ..hudi.table import META_COLUMNS, RECORD_KEY, array_of_column
+from ..mergers import Groups, ages_of, in_time
 from ..storage import Store
-from .declaration import Stream, of_name
-from .notes import DELETED, BlockNote
+from .contributions import lifted, mergers_of
+from .declaration import KEEP, Stream, of_name
+
+# The note in a block of a stream's log file, and the floors in a base file, which no row of it holds.
+#
+# Both are in the key-value metadata of a Parquet footer, which Hudi's readers ignore.
+#
+#     lakelatch.stream   of a block: the stream, the effect of its rows, and the columns that they carry
+#     lakelatch.floors   of a base file: keys without a row, each with the newest ordering value of every stream, so that
+#                        an event older than a delete stays without effect after the compaction; and keys with a row that a
+#                        stream with mergers emptied, each with the ordering value at which it did
+
+FLOORS = "lakelatch.floors"
+UPSERT, CLEARED, DELETED = KINDS = ("upsert", "clear", "delete")
+
+
+@dataclass(frozen=True, slots=True)
+class BlockNote:
+    """The note of a block. ``kind``: its rows set values, clear the stream's columns, or delete rows. ``columns`` have
+    values.
+    """
+
+    stream: str
+    kind: str
+    columns: tuple[str, ...]
+
+    def to_footer(self) -> dict[str, str]:
+        """Return it as key-value metadata."""
+        content = {"stream": self.stream, "kind": self.kind, "columns": list(self.columns)}
+        return {STREAM_NOTE: json.dumps(content, ensure_ascii=False)}
+
+    @classmethod
+    def of(cls, metadata: Mapping[bytes, bytes] | None, path: str) -> BlockNote | None:
+        """Return the note of a block; None if no stream wrote it.
+
+        Raises:
+            CorruptTableError: the note is invalid.
+        """
+        stored = (metadata or {}).get(STREAM_NOTE.encode())
+        if stored is None:
+            return None
+        try:
+            raw = json.loads(stored)
+            note = cls(raw["stream"], raw["kind"], tuple(raw["columns"]))
+        except (ValueError, KeyError, TypeError, RecursionError) as e:
+            raise _damaged(path, "a note of its stream that cannot be read") from e
+        if note.kind not in KINDS or not all(isinstance(each, str) for each in (note.stream, *note.columns)):
+            raise _damaged(path, f"a note of its stream that is none: {stored!r:.80}")
+        return note
+
+
+def floors_to_footer(floors: pa.Table) -> dict[str, str]:
+    """Return the floors as key-value metadata; {} if there are none."""
+    if not floors.num_rows:
+        return {}
+    # A footer holds text only, so the table is an Arrow stream in base64.
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, floors.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(floors.combine_chunks())
+    return {FLOORS: base64.b64encode(sink.getvalue()).decode()}
+
+
+def floors_of(metadata: Mapping[bytes, bytes] | None, path: str) -> pa.Table | None:
+    """Return the floors of a base file, None if it has none. Raises `CorruptTableError` if they cannot be read."""
+    stored = (metadata or {}).get(FLOORS.encode())
+    if stored is None:
+        return None
+    try:
+        return pa.ipc.open_stream(base64.b64decode(stored, validate=True)).read_all()
+    except (ValueError, OSError, pa.ArrowException) as e:  # of Arrow's own, some are an OSError
+        raise _damaged(path, "floors of rows that cannot be read") from e
+
+
+def _damaged(path: str, what: str) -> CorruptTableError:
+    details: dict[str, Any] = {"path": path}
+    return CorruptTableError(f"{path} has {what}. Restore the file from a copy", **details)
 
 
 @dataclass(frozen=True)
@@ -153,3 +233,68 @@ def _read(block: Block, streams: Sequence[Stream], log: LogFile, columns: Collec
                 path=block.path,
             )
     return Events(stream, note, log, rows, file.schema_arrow)
+
+
+def folded(rows: pa.Table, stream: Stream, kind: str = UPSERT) -> pa.Table:
+    """Return the events without those that change nothing, whatever the table holds. The result is as if all were applied in
+    turn.
+
+    An event is late if one with a larger ordering value came before it. Of the others the last one counts, and earlier ones
+    fill its nulls where a null keeps the old value. They stay separate rows, in the order of their ordering values: an older
+    one may be too old for the table, and then so is what it would fill.
+
+    A stream with mergers has one row per ordering value, with the contributions of all events of that value, late ones
+    included. Rows of a key are adjacent, the newest last.
+
+    Args:
+        rows: in order of arrival.
+
+    Raises:
+        ConfigError: a merger cannot be imported here.
+        InputError: a value cannot contribute or is too large, or several do not fit together.
+    """
+    merging, keeps = kind == UPSERT and bool(stream.merge), kind == UPSERT and stream.null == KEEP
+    if merging:
+        rows = lifted(stream, rows)
+    codes = np.asarray(pc.dictionary_encode(array_of_column(rows, RECORD_KEY)).indices).astype(np.int64)
+    # Without a repeated key there is nothing to fold; a merger still needs its rows in groups.
+    if not len(codes) or (not merging and int(codes.max()) + 1 == len(codes)):
+        return rows
+    age = ages_of([array_of_column(rows, name) for name in stream.ordered_by])
+    order = np.lexsort((np.arange(len(codes)), age, codes))
+    counts = in_time(codes, order)
+    if not merging:
+        order = order[counts[order]]
+    by_key, by_age = codes[order], age[order]
+    new = np.append([True], by_key[1:] != by_key[:-1])
+    # A fill must not travel with a newer ordering value, so rows of different ordering values stay apart.
+    if merging or keeps:
+        new[1:] |= by_age[1:] != by_age[:-1]
+    starts = np.flatnonzero(new)
+    ends = np.append(starts[1:], len(order)) - 1
+    last, owner = order[ends], by_key[ends]
+    needed = np.append(owner[1:] != owner[:-1], [True]) | merging
+    mergers = mergers_of(stream, rows.column_names) if merging else {}
+    groups = Groups(np.append(starts, len(order)))
+    found, places = {}, dict.fromkeys(rows.column_names, last)
+    for name in rows.column_names:
+        if name in mergers:
+            try:
+                found[name] = mergers[name].merge(array_of_column(rows, name).take(pa.array(order)), groups)
+            except InputError as e:
+                raise InputError(f"column {name!r}: {e}; nothing was written", column=name) from e
+        elif keeps and name in stream.columns:
+            sets = np.asarray(rows.column(name).is_valid())[order] & counts[order]
+            newest = np.maximum.accumulate(np.where(sets, np.arange(len(order)), -1))[ends]
+            places[name] = np.where(newest >= starts, order[newest], -1)
+            filled = np.flatnonzero(newest >= starts)
+            needed[filled[np.append(owner[filled][1:] != owner[filled][:-1], [True])[: len(filled)]]] = True
+    # `needed` marks the winner of each key, and older rows that fill one of its nulls.
+    kept = np.flatnonzero(needed)
+    if not merging:
+        kept = kept[np.argsort(last[kept])]  # as the rows came
+    for name in rows.column_names:
+        if name not in found:
+            at = places[name][kept]
+            found[name] = rows.column(name).take(pa.array(at, mask=at < 0))
+    return pa.table({name: found[name] for name in rows.column_names})

@@ -22,8 +22,7 @@ from ..mergers import Groups
 from ..storage import Store
 from .contributions import mergers_of
 from .declaration import KEEP, Stream, scalar
-from .events import events_of
-from .notes import CLEARED, UPSERT, floors_of
+from .events import CLEARED, UPSERT, events_of, floors_of
 
 COMMIT_TIME = META_COLUMNS[0]
 

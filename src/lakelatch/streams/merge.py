@@ -11,7 +11,7 @@ ordering value that the stream had when a clear or a delete did so. Without such
 
 So a row's state is its values and two ordering values per stream, the newest one and the one at which it was emptied. Nothing
 else decides the effect of an event. Both are in the base file: an ordering column is a column of the row, and the rest is in
-its floors (`notes`). Hence the result is the same before and after a compaction, which holds exactly the blocks before a
+its floors (`events`). Hence the result is the same before and after a compaction, which holds exactly the blocks before a
 slot.
 """
 
@@ -34,8 +34,7 @@ from ..mergers import Groups
 from ..storage import Store
 from .contributions import mergers_of
 from .declaration import KEEP, Stream, scalar, shared_columns
-from .events import Events, events_of
-from .notes import CLEARED, UPSERT, floors_of
+from .events import CLEARED, UPSERT, Events, events_of, floors_of
 
 _Places = npt.NDArray[np.int64]
 _NULL, _DEFAULT = -1, -2  # instead of the place of a value
@@ -43,7 +42,7 @@ _NULL, _DEFAULT = -1, -2  # instead of the place of a value
 
 @dataclass(frozen=True)
 class Stitched:
-    """Rows with meta columns, and the floors (`notes`): key and ordering columns."""
+    """Rows with meta columns, and the floors (`events`): key and ordering columns."""
 
     rows: pa.Table
     floors: pa.Table

@@ -19,8 +19,8 @@ from lakelatch.errors import TableNotFoundError, UnsupportedTableError
 from lakelatch.hudi.timeline.commit_metadata import CommitMetadata, WriteStat, decode_commit, encode_commit
 from lakelatch.occ.check.check import check
 from lakelatch.occ.check.findings import KINDS, Findings
+from lakelatch.occ.entries.column_statistics import encode_ranges, ranges_path
 from lakelatch.occ.entries.entries import End, Prepare, Setting
-from lakelatch.occ.entries.key_ranges import encode_ranges, ranges_path
 from lakelatch.storage import open_store
 from lakelatch.streams import Stream
 

@@ -14,8 +14,7 @@ import pytest
 import lakelatch
 from lakelatch.hudi.timeline.archived import Archived, History
 from lakelatch.hudi.timeline.commit_metadata import CommitMetadata, WriteStat, encode_commit
-from lakelatch.hudi.timeline.instant import Instant, file_name
-from lakelatch.hudi.timeline.instant_time import next_label
+from lakelatch.hudi.timeline.instant import Instant, file_name, next_label
 from lakelatch.hudi.timeline.timeline import TIMELINE
 from lakelatch.occ.check.check import check
 from lakelatch.occ.entries.entries import Setting

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelatch.conflict.isolation import ISOLATION_LEVELS
 from lakelatch.conflict.predicate import Term
+from lakelatch.conflict.resolve import ISOLATION_LEVELS
 from lakelatch.conflict.write_set import ReadSet, Region, Scan, WriteSet
 from lakelatch.errors import CorruptTableError
 from lakelatch.hudi.files.file_names import FileGroupId

@@ -19,7 +19,7 @@ import pytest
 import lakelatch
 from lakelatch.errors import InputError, StorageError
 from lakelatch.occ.incoming import TemporaryBytes, spool
-from lakelatch.occ.staging import mapped_rows, selection
+from lakelatch.occ.staging import selection
 
 from ...thorough import THOROUGH, crossed, is_taken, some
 
@@ -55,7 +55,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(spool, "MEMORY_BYTES", 0)
     monkeypatch.setattr(spool, "_BATCH_BYTES", 400)
     monkeypatch.setattr(spool, "_BATCH_ROWS", 7)
-    monkeypatch.setattr(mapped_rows, "KEYS_AT_ONCE", 11)
+    monkeypatch.setattr(selection, "KEYS_AT_ONCE", 11)
     monkeypatch.setattr(selection, "KEYS_AT_ONCE", 11)
     monkeypatch.setattr(import_module("lakelatch.hudi.table.partition_path"), "_SOME_ROWS", 13)
     return place
@@ -463,8 +463,7 @@ def test_arrow_holds_a_part_of_the_rows(create, monkeypatch):
     monkeypatch.setattr(spool, "MEMORY_BYTES", 1 << 20)
     monkeypatch.setattr(spool, "_BATCH_BYTES", 1 << 20)
     monkeypatch.setattr(spool, "_BATCH_ROWS", 1 << 20)
-    for module in (mapped_rows, selection):
-        monkeypatch.setattr(module, "KEYS_AT_ONCE", 1 << 16)
+    monkeypatch.setattr(selection, "KEYS_AT_ONCE", 1 << 16)
     table = create(record_key="id", schema=None)
     text, count = "x" * 200, 1_000_000
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import lakelatch
-from lakelatch.hudi.timeline.instant_time import next_label
+from lakelatch.hudi.timeline.instant import next_label
 from lakelatch.occ.entries.entries import Begin, decode
 from lakelatch.occ.entries.side_objects import SIDES
 from lakelatch.occ.liveness.markers import MARKERS, delete_announced, list_markers

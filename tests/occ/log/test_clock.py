@@ -8,8 +8,7 @@ import shutil
 import pytest
 
 import lakelatch
-from lakelatch.hudi.timeline.instant import from_epoch_ms, to_epoch_ms
-from lakelatch.hudi.timeline.instant_time import AHEAD_MAX_S, EARLIEST, next_label
+from lakelatch.hudi.timeline.instant import AHEAD_MAX_S, EARLIEST, from_epoch_ms, next_label, to_epoch_ms
 from lakelatch.occ.check.check import check
 from lakelatch.testing import FakeEnvironment
 

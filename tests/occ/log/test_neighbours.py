@@ -26,8 +26,8 @@ from lakelatch.errors import (
     RolledBackError,
 )
 from lakelatch.hudi.timeline import CommitMetadata, Instant, WriteStat, encode_commit, encode_restore
-from lakelatch.hudi.timeline.avro_container import encode_container
-from lakelatch.hudi.timeline.instant_time import next_label
+from lakelatch.hudi.timeline.commit_metadata import encode_container
+from lakelatch.hudi.timeline.instant import next_label
 from lakelatch.hudi.timeline.service_metadata import encode_clustering_plan
 from lakelatch.occ.check.check import check
 from lakelatch.occ.entries import Commit, GroupCommit, Import

@@ -6,7 +6,7 @@ import pytest
 
 import lakelatch
 from lakelatch.errors import CommitStateUnknownError, LockTimeoutError, UnsupportedTableError
-from lakelatch.hudi.timeline.instant_time import next_label
+from lakelatch.hudi.timeline.instant import next_label
 from lakelatch.occ.check.check import check
 from lakelatch.testing.faults import On, Pause, Refuse
 

@@ -9,8 +9,7 @@ import pytest
 
 import lakelatch
 from lakelatch.hudi.timeline.commit_metadata import CommitMetadata, WriteStat, encode_commit
-from lakelatch.hudi.timeline.instant import Instant, file_name
-from lakelatch.hudi.timeline.instant_time import next_label
+from lakelatch.hudi.timeline.instant import Instant, file_name, next_label
 from lakelatch.occ.check.check import check
 from lakelatch.occ.log.epochs import LOG
 from lakelatch.occ.log.publisher import metadata_of

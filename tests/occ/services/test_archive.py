@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 import lakelatch
-from lakelatch.hudi.timeline.instant_time import next_label
+from lakelatch.hudi.timeline.instant import next_label
 from lakelatch.occ.check.check import check
 from lakelatch.occ.log.publisher import Publisher
 from lakelatch.occ.services.archive import Keep

@@ -13,8 +13,8 @@ from lakelatch.hudi.files import FileGroupId
 from lakelatch.hudi.files.listing import BaseFile, Listing
 from lakelatch.hudi.table.config import TableConfig
 from lakelatch.hudi.timeline import decode_container
-from lakelatch.hudi.timeline.avro_container import encode_container
 from lakelatch.hudi.timeline.avro_schemas import schema_of
+from lakelatch.hudi.timeline.commit_metadata import encode_container
 from lakelatch.hudi.timeline.snapshot import Replacement, TimelineView, build
 from lakelatch.occ.scan import differences
 from lakelatch.occ.services.clean import Retention, superseded

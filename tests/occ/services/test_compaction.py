@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import lakelatch
-from lakelatch.hudi.timeline.avro_container import decode_container
+from lakelatch.hudi.timeline.commit_metadata import decode_container
 from lakelatch.hudi.timeline.service_metadata import encode_clustering_plan, encode_compaction_plan
 from lakelatch.occ.check.check import check
 from lakelatch.occ.services import compaction

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakelatch
-from lakelatch.hudi.timeline.instant_time import next_label
+from lakelatch.hudi.timeline.instant import next_label
 from lakelatch.occ.entries.entries import Begin
 from lakelatch.occ.entries.service_content import hold
 from lakelatch.occ.services import clustering

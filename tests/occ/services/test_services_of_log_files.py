@@ -353,7 +353,7 @@ def test_clustering_joins_file_slices_with_their_log_files(wide):
 
 
 def test_the_plan_names_log_files_as_hudi_does(wide):
-    from lakelatch.hudi.timeline.avro_container import decode_container
+    from lakelatch.hudi.timeline.commit_metadata import decode_container
 
     with wide.fresh() as table:
         planned = table.plan_clustering(**SMALL)

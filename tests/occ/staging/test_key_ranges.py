@@ -15,7 +15,7 @@ import pytest
 
 import lakelatch
 from lakelatch.occ.check.check import check
-from lakelatch.occ.entries.key_ranges import RANGES, decode_ranges, encode_ranges, ranges_path
+from lakelatch.occ.entries.column_statistics import RANGES, decode_ranges, encode_ranges, ranges_path
 from lakelatch.occ.staging import key_spans
 from lakelatch.occ.staging.apply_rows import Plan, holders, owners, slices_by_partition
 from lakelatch.occ.table.table import Table
@@ -197,7 +197,7 @@ def test_keys_that_are_no_text_or_very_long_are_not_kept(ranges: dict[str, Any])
 
 
 def test_an_object_has_a_largest_size(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("lakelatch.occ.entries.key_ranges.RANGES_BYTES", 4096)
+    monkeypatch.setattr("lakelatch.occ.entries.column_statistics.RANGES_BYTES", 4096)
     many = {f"f{number}": (7, b"a", b"b") for number in range(1000)}
     body = encode_ranges(P, many)
     assert len(body) <= 4096

@@ -10,7 +10,7 @@ import pytest
 
 from lakelatch.errors import InputError
 from lakelatch.hudi.table import RECORD_KEY, TableConfig, wide_hashes
-from lakelatch.occ.staging import mapped_rows, selection
+from lakelatch.occ.staging import selection
 from lakelatch.occ.staging.file_spec import FileSpec
 from lakelatch.storage import open_store
 
@@ -19,7 +19,7 @@ from ...thorough import THOROUGH
 
 @pytest.fixture(autouse=True)
 def _few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mapped_rows, "KEYS_AT_ONCE", 7)
+    monkeypatch.setattr(selection, "KEYS_AT_ONCE", 7)
     monkeypatch.setattr(selection, "KEYS_AT_ONCE", 7)
 
 
@@ -93,5 +93,5 @@ def test_a_key_that_comes_twice_is_refused_with_all_that_do(folder):
 def test_hashes_at_both_ends_of_their_range_are_found():
     low, high = np.uint64(0), np.uint64(2**64 - 1)
     runs = [np.array([high, low, 5], np.uint64), np.array([high, 6, low], np.uint64), np.array([2**63, 7], np.uint64)]
-    assert mapped_rows.repeated_hashes(runs.__getitem__, range(3)).tolist() == [low, high]
-    assert mapped_rows.repeated_hashes(runs.__getitem__, [0]).tolist() == []
+    assert selection.repeated_hashes(runs.__getitem__, range(3)).tolist() == [low, high]
+    assert selection.repeated_hashes(runs.__getitem__, [0]).tolist() == []

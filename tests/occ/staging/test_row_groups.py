@@ -29,7 +29,7 @@ import lakelatch
 from lakelatch.hudi.files import FileGroupId
 from lakelatch.hudi.files.listing import BaseFile
 from lakelatch.hudi.table.config import TableConfig
-from lakelatch.hudi.table.key_order import java_order
+from lakelatch.hudi.table.record_keys import java_order
 from lakelatch.hudi.timeline.commit_metadata import WriteStat
 from lakelatch.hudi.timeline.snapshot import FileSlice
 from lakelatch.occ.check.findings import Findings

@@ -13,7 +13,7 @@ import pytest
 import lakelatch
 from lakelatch.cli.history.timeline import newest
 from lakelatch.errors import UnsupportedTableError
-from lakelatch.hudi.timeline.instant_time import next_label
+from lakelatch.hudi.timeline.instant import next_label
 from lakelatch.hudi.timeline.timeline import TIMELINE
 from lakelatch.occ.check.check import check
 from lakelatch.occ.liveness.heartbeat import HEARTBEATS, heartbeat_path

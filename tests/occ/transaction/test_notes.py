@@ -10,8 +10,8 @@ import pytest
 import lakelatch
 from lakelatch.cli.app import app
 from lakelatch.hudi.timeline.commit_metadata import decode_commit
+from lakelatch.occ.entries.batches import NOTE_BYTES, note_in
 from lakelatch.occ.entries.entries import Commit
-from lakelatch.occ.entries.origin import NOTE_BYTES, note_in
 from lakelatch.testing.faults import On, Refuse
 
 from ...command_line import Runner

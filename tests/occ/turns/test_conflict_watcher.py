@@ -12,18 +12,17 @@ import random
 import pyarrow as pa
 import pytest
 
-from lakelatch.errors import ConflictError, LockTimeoutError, RolledBackError
+from lakelatch.errors import ConflictError, RolledBackError
 from lakelatch.hudi.timeline import next_label
 from lakelatch.occ.liveness.heartbeat import HEARTBEATS, heartbeat_path
 from lakelatch.occ.liveness.markers import MARKERS, list_markers
-from lakelatch.occ.turns.conflict_watcher import ConflictWatcher
+from lakelatch.occ.turns.early_conflicts import ConflictWatcher
 from lakelatch.testing.faults import On, Pause, Refuse
 
 from ...mutants import instead
 from ...thorough import some
 from ..world import SCHEMA, World, Writer, check_sound, commits, entries, insert, overwrite, rows
 
-LOOKING = ("direct", "transactional", "async")
 PARTS = tuple("cdefgh")
 
 
@@ -31,8 +30,8 @@ PARTS = tuple("cdefgh")
 def wide(make_world):
     """A table with eight partitions of one file group each; what two change is not merged again unless it says so."""
 
-    def make(mode: str = "direct", **settings) -> tuple[World, Writer, Writer]:
-        world = make_world(early_conflict_detection=mode, **{"rebase": False, **settings})
+    def make(**settings) -> tuple[World, Writer, Writer]:
+        world = make_world(early_conflict_detection="direct", **{"rebase": False, **settings})
         with world.writer("founder").table.transaction("insert") as txn:
             for part in PARTS:
                 insert(txn, part, f"{part}0", v=0)
@@ -49,15 +48,12 @@ def everywhere(txn, v: int) -> None:
 
 def at_file(victim: Writer, number: int, act) -> None:
     """Let the rival act before the victim's file of that number, when its marker is about to stand."""
-    if victim.table.settings.early_conflict_detection == "transactional":
-        number += len(PARTS)  # all of them were announced at the beginning
     seen = []
 
     def once() -> None:
         seen.append(None)
         if len(seen) == number:
             act()
-            victim.table.session.heart.beat()  # which is when an async look is made
 
     victim.store.add(Pause(On("put_if_absent", MARKERS), once, forever=True))
 
@@ -76,11 +72,10 @@ def files_of(world: World, txn) -> list[str]:
 # --- one that goes first is at work ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", LOOKING)
 @pytest.mark.parametrize("moment", [1, 3, 6])
-def test_the_younger_one_stops_when_the_older_ones_marker_stands(wide, mode, moment):
+def test_the_younger_one_stops_when_the_older_ones_marker_stands(wide, moment):
     """Wherever that marker is: in a file group that it has written, or one that it would come to last."""
-    world, rival, victim = wide(mode)
+    world, rival, victim = wide()
     older = rival.table.transaction()
     younger = victim.table.transaction()
     at_file(victim, moment, lambda: older.upsert(rows("h" if moment < 6 else "c", {("h0" if moment < 6 else "c0"): 5})))
@@ -89,7 +84,7 @@ def test_the_younger_one_stops_when_the_older_ones_marker_stands(wide, mode, mom
     error = pickle.loads(pickle.dumps(lost.value))
     assert (error.winner, error.winner_writer, error.early) == (older.instant, "rival", True)
     assert [each.partition("/")[0] for each in error.overlap] == ["part=h" if moment < 6 else "part=c"]
-    assert (error.saved_bytes > 0) is (moment < 6 or mode == "async")
+    assert (error.saved_bytes > 0) is (moment < 6)
     assert not files_of(world, younger.instant)
     older.commit()
     with world.fresh() as table:
@@ -97,25 +92,22 @@ def test_the_younger_one_stops_when_the_older_ones_marker_stands(wide, mode, mom
     assert sum(world.content().values()) == 5
 
 
-@pytest.mark.parametrize("mode", LOOKING)
-def test_how_much_is_saved_is_said(wide, mode):
-    _world, rival, victim = wide(mode)
+def test_how_much_is_saved_is_said(wide):
+    _world, rival, victim = wide()
     older = rival.table.transaction()
     younger = victim.table.transaction()
     at_file(victim, 2, lambda: older.upsert(rows("h", {"h0": 5})))
     with pytest.raises(ConflictError) as lost:
         everywhere(younger, 1)
     left = {slice_.partition: slice_.total_size for slice_ in older.snapshot.file_slices()}
-    written = {"part=c"} if mode == "async" else {"part=c", "part=d"}
     assert lost.value.saved_bytes == sum(
-        size for part, size in left.items() if part[5:] in PARTS and part not in written
+        size for part, size in left.items() if part[5:] in PARTS and part not in {"part=c", "part=d"}
     )
     assert f"{lost.value.saved_bytes:,} bytes" in str(lost.value)
 
 
-@pytest.mark.parametrize("mode", LOOKING)
-def test_what_can_be_merged_again_never_stops_for_one_that_is_open(wide, mode):
-    world, rival, victim = wide(mode, rebase=True)
+def test_what_can_be_merged_again_never_stops_for_one_that_is_open(wide):
+    world, rival, victim = wide(rebase=True)
     older, younger = rival.table.transaction(), victim.table.transaction()
     at_file(victim, 3, lambda: older.upsert(rows("h", {"h1": 5})))
     everywhere(younger, 1)
@@ -125,9 +117,8 @@ def test_what_can_be_merged_again_never_stops_for_one_that_is_open(wide, mode):
     assert sum(world.content().values()) == 5 + len(PARTS)
 
 
-@pytest.mark.parametrize("mode", LOOKING)
-def test_a_smaller_priority_stops_for_a_larger_one_that_began_later(wide, mode):
-    _world, rival, victim = wide(mode, strategy="priority")
+def test_a_smaller_priority_stops_for_a_larger_one_that_began_later(wide):
+    _world, rival, victim = wide(strategy="priority")
     rival.table.session.priority = 3
     mine = victim.table.transaction()
     held = rival.table.transaction()
@@ -137,23 +128,19 @@ def test_a_smaller_priority_stops_for_a_larger_one_that_began_later(wide, mode):
     held.commit()
 
 
-@pytest.mark.parametrize("mode", LOOKING)
-def test_files_that_a_writer_fills_itself_are_looked_at(wide, mode):
+def test_files_that_a_writer_fills_itself_are_looked_at(wide):
     """Nothing is known of what it will write, so it stops at what it has begun."""
-    _world, rival, victim = wide(mode)
+    _world, rival, victim = wide()
     older, younger = rival.table.transaction(), victim.table.transaction()
     slices = {each.partition: each for each in younger.snapshot.file_slices()}
     older.upsert(rows("d", {"d0": 5}))
 
     def fill(part: str) -> None:
         younger.rewrite(slices[f"part={part}"]).write(rows(part, {f"{part}0": 1}))
-        victim.table.session.heart.beat()
 
     fill("c")
-    if mode == "async":
-        fill("d")  # is found with the next heartbeat
     with pytest.raises(ConflictError, match="gave way"):
-        fill("e" if mode == "async" else "d")
+        fill("d")
     younger.abort()
     older.commit()
 
@@ -178,10 +165,9 @@ def test_markers_of_the_dead_do_not_count(wide, how):
 # --- one has landed ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", LOOKING)
-def test_it_stops_when_one_that_landed_makes_it_lose(wide, mode):
+def test_it_stops_when_one_that_landed_makes_it_lose(wide):
     """However young that one is."""
-    world, rival, victim = wide(mode)
+    world, rival, victim = wide()
     mine, theirs = victim.table.transaction(), rival.table.transaction()
     theirs.upsert(rows("c", {"c0": 5}))
     at_file(victim, 2, theirs.commit)
@@ -193,9 +179,8 @@ def test_it_stops_when_one_that_landed_makes_it_lose(wide, mode):
         assert table.why(mine.instant).winner.instant == lost.value.winner
 
 
-@pytest.mark.parametrize("mode", LOOKING)
-def test_a_conflict_that_no_merge_mends_stops_what_can_be_merged(wide, mode):
-    world, rival, victim = wide(mode, rebase=True)
+def test_a_conflict_that_no_merge_mends_stops_what_can_be_merged(wide):
+    world, rival, victim = wide(rebase=True)
     mine = victim.table.transaction()
 
     def replace() -> None:
@@ -208,9 +193,8 @@ def test_a_conflict_that_no_merge_mends_stops_what_can_be_merged(wide, mode):
     assert sum(world.content().values()) == 5
 
 
-@pytest.mark.parametrize("mode", LOOKING)
-def test_commits_elsewhere_and_inserts_stop_nobody(wide, mode):
-    world, rival, victim = wide(mode)
+def test_commits_elsewhere_and_inserts_stop_nobody(wide):
+    world, rival, victim = wide()
     mine = victim.table.transaction()
 
     def beside() -> None:
@@ -226,10 +210,9 @@ def test_commits_elsewhere_and_inserts_stop_nobody(wide, mode):
 # --- the known faults of Hudi's detection ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["direct", "async"])
-def test_hudi_8057_a_commit_is_compared_by_partition_and_file_id(wide, mode):
+def test_hudi_8057_a_commit_is_compared_by_partition_and_file_id(wide):
     """There, the server compares "partition/file id" with bare file ids, and direct markers leave the partition out."""
-    _world, rival, victim = wide(mode)
+    _world, rival, victim = wide()
     same = "5a3e0000-0000-4000-8000-000000000000-0"
     with rival.table.transaction("insert") as txn:
         for part in "xy":
@@ -248,10 +231,9 @@ def test_hudi_8057_a_commit_is_compared_by_partition_and_file_id(wide, mode):
         mine.abort()
 
 
-@pytest.mark.parametrize("mode", LOOKING)
-def test_hudi_12522_who_was_ended_works_no_further(wide, mode):
+def test_hudi_12522_who_was_ended_works_no_further(wide):
     """There, a job whose heartbeat was dead after eleven minutes learned it after ten hours, at its commit."""
-    world, _rival, victim = wide(mode)
+    world, _rival, victim = wide()
     mine = victim.table.transaction()
 
     def end() -> None:
@@ -298,23 +280,6 @@ def test_hudi_section_5_nobody_comes_between_the_look_and_the_marker(wide, fault
     else:
         with pytest.raises(ConflictError, match="gave way"):
             younger.rewrite(slices["part=c"]).write(rows("c", {"c0": 1}))
-
-
-def test_under_transactional_the_lock_is_held_until_the_marker_stands(wide):
-    _world, rival, victim = wide("transactional", lock_wait_s=1)
-    mine = victim.table.transaction()
-    slices = {each.partition: each for each in mine.snapshot.file_slices()}
-    waited = []
-
-    def want() -> None:
-        with pytest.raises(LockTimeoutError):
-            rival.table.session.lease("now")
-        waited.append(1)
-
-    victim.store.add(Pause(On("put_if_absent", MARKERS), want, after=True))
-    mine.rewrite(slices["part=c"]).write(rows("c", {"c0": 1}))
-    rival.table.session.lease("now").release()
-    assert waited
 
 
 # --- other engines -----------------------------------------------------------------------------------------------
@@ -402,11 +367,10 @@ def test_a_torn_list_of_markers_is_read_as_far_as_it_goes(wide, body):
 # --- faults and costs --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", LOOKING)
 @pytest.mark.parametrize("what", ["list", "folders", "names", "body"])
-def test_what_cannot_be_read_ends_nothing(wide, mode, what):
+def test_what_cannot_be_read_ends_nothing(wide, what):
     """Each look at markers, heartbeats or the folder of markers, refused one after another until the write needs it no more."""
-    world, rival, victim = wide(mode)
+    world, rival, victim = wide()
     older = rival.table.transaction()
     older.upsert(rows("h", {"h0": 5}))
     for part in (MARKERS, HEARTBEATS):
@@ -423,19 +387,11 @@ def test_what_cannot_be_read_ends_nothing(wide, mode, what):
     assert sum(world.content().values()) == 5
 
 
-def test_a_lock_that_cannot_be_had_ends_nothing(wide):
-    _world, rival, victim = wide("transactional", lock_wait_s=1)
-    mine = victim.table.transaction()
-    with rival.table.session.lease("kept"):
-        everywhere(mine, 1)
-    assert mine.commit()
-
-
 @pytest.mark.parametrize("rebase", [True, False])
 def test_off_costs_no_request(make_world, rebase):
-    """Neither alone nor beside others; and what a lone writer pays for `async`."""
+    """Neither alone nor beside others; and what a lone writer pays for it."""
     asked = {}
-    for mode in ("off", "async"):
+    for mode in ("off", "direct"):
         world = make_world(early_conflict_detection=mode, rebase=rebase)
         writer, other = world.writer("writer"), world.writer("other")
         for case in ("first", "alone", "beside"):
@@ -448,7 +404,7 @@ def test_off_costs_no_request(make_world, rebase):
             mine.commit()
     assert asked["off", "alone"] == asked["off", "beside"]
     assert not [op for op, _ in asked["off", "alone"] if op in ("list", "folders", "names")]
-    assert len(asked["async", "alone"]) <= len(asked["off", "alone"]) + 4
+    assert len(asked["direct", "alone"]) <= len(asked["off", "alone"]) + 8
 
 
 def test_a_watcher_does_not_travel_to_the_tasks(wide):
@@ -461,20 +417,10 @@ def test_a_watcher_does_not_travel_to_the_tasks(wide):
     mine.abort()
 
 
-def test_nothing_is_looked_for_after_a_transaction(wide):
-    _world, _rival, victim = wide("async")
-    mine = victim.table.transaction()
-    everywhere(mine, 1)
-    assert list(victim.table.session.rounds) == [mine.instant]
-    mine.commit()
-    victim.table.session.heart.beat()
-    assert not victim.table.session.rounds
-
-
 # --- at random ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["off", *LOOKING])
+@pytest.mark.parametrize("mode", ["off", "direct"])
 @pytest.mark.parametrize("rebase", [True, False])
 def test_no_setting_changes_what_the_landed_ones_leave(make_world, mode, rebase):
     """The table is what its commits give one after another; who was stopped had been beaten, or somebody went first.

@@ -19,7 +19,7 @@ from lakelatch.occ.entries.entries import Begin, End, GroupBegin, Open, Setting,
 from lakelatch.occ.entries.losses import Loss
 from lakelatch.occ.entries.settings import Settings
 from lakelatch.occ.history.events import follow
-from lakelatch.occ.history.story import tell
+from lakelatch.occ.history.why import tell
 from lakelatch.occ.landing import coordinator as leading
 from lakelatch.occ.log.state import LogState
 from lakelatch.occ.transaction.transaction import Transaction

@@ -22,7 +22,7 @@ from ..options import Json, Url
 from ..output import print_json, print_table, say
 
 if TYPE_CHECKING:
-    from ...choices import NullEvents, OnDelete
+    from ...arguments import NullEvents, OnDelete
     from ...occ.table import Table
     from ...streams import RowHistory
 

@@ -13,49 +13,9 @@ from .file_names import (
     new_file_id,
     partition_metadata,
 )
-from .footer_note import NOTE, STREAM_NOTE, note_of
-from .footers import Footers
+from .footers import NOTE, STREAM_NOTE, Footers, StoredParquet, note_of, torn_is_told
 from .foreign_formats import not_hudi
 from .listing import BaseFile, Listing, LogFile, list_data_files
 from .log_blocks import DELETE, NATURAL, PARQUET, Block, Torn, read_blocks
 from .log_encoding import avro_block, delete_block, parquet_block
 from .row_group_bytes import MAGIC, Chunk, RawFooter, ending
-from .stored_parquet import StoredParquet, torn_is_told
-
-__all__ = [
-    "DELETE",
-    "MAGIC",
-    "NATURAL",
-    "NOTE",
-    "PARQUET",
-    "PARTITION_METADATA",
-    "STREAM_NOTE",
-    "BaseFile",
-    "BaseName",
-    "Block",
-    "Chunk",
-    "FileGroupId",
-    "Footers",
-    "Listing",
-    "LogFile",
-    "LogName",
-    "RawFooter",
-    "StoredParquet",
-    "Torn",
-    "avro_block",
-    "base_file_name",
-    "bucket_of",
-    "delete_block",
-    "ending",
-    "join",
-    "lies_outside",
-    "list_data_files",
-    "log_file_name",
-    "new_file_id",
-    "not_hudi",
-    "note_of",
-    "parquet_block",
-    "partition_metadata",
-    "read_blocks",
-    "torn_is_told",
-]

@@ -3,18 +3,62 @@
 from __future__ import annotations
 
 import io
+import json
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
-from .stored_parquet import StoredParquet
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ...errors import CorruptTableError
 
 if TYPE_CHECKING:
-    import pyarrow.parquet as pq
-
     from ...storage import Store
+
+
+class StoredParquet(pq.ParquetFile):  # type: ignore[misc]
+    """The file at a path of a store, for one thread. It raises as `torn_is_told`, also while rows are read.
+
+    Args:
+        store: the store that holds it.
+        path: its path there.
+        source: an open stream of it.
+        options: pyarrow's own.
+    """
+
+    def __init__(self, store: Store, path: str, source: Any, **options: Any) -> None:
+        self._at = store, path
+        with torn_is_told(store, path):
+            super().__init__(source, **options)
+
+    def read(self, *args: Any, **options: Any) -> pa.Table:
+        with torn_is_told(*self._at):
+            return super().read(*args, **options)
+
+    def read_row_group(self, *args: Any, **options: Any) -> pa.Table:
+        with torn_is_told(*self._at):
+            return super().read_row_group(*args, **options)
+
+
+@contextmanager
+def torn_is_told(store: Store, path: str) -> Iterator[None]:
+    """Raise `CorruptTableError`, naming the file, if Arrow finds that it is no whole Parquet file."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as e:
+        # Errors of the operating system, an interrupt and a lack of memory say nothing about the file.
+        if getattr(e, "errno", None) is not None or isinstance(e, pa.ArrowCancelled | MemoryError):
+            raise
+        raise CorruptTableError(
+            f"{path} of {store.url} is no whole Parquet file: {e}. Restore it from a copy, or go back to a savepoint; `lakelatch "
+            "check` lists all damage. Nothing landed",
+            path=path,
+            table=store.url,
+        ) from e
+
 
 _FOOTERS_KEPT = 512
 
@@ -77,3 +121,16 @@ def _native(stream: IO[bytes]) -> Iterator[IO[bytes]]:
         return
     with source:
         yield source
+
+
+NOTE = "lakelatch.file"
+STREAM_NOTE = "lakelatch.stream"  # of a block: its rows are events of a stream (`lakelatch.streams`)
+
+
+def note_of(footer: Any) -> dict[str, Any]:
+    """Return the note: ``digest``, counts, ``checksums``, and ``key``, the column that holds the record keys. {} without one."""
+    try:
+        found = json.loads((footer.metadata or {}).get(NOTE.encode(), b"{}"))
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -32,9 +32,7 @@ from ...storage import Store
 from ..files import DELETE, NATURAL, STREAM_NOTE, BaseFile, Block, LogFile, StoredParquet, Torn, read_blocks
 from ..table import META_COLUMNS, PROPERTIES_PATH, RECORD_KEY, TableConfig
 from ..timeline import FileSlice
-from .dictionaries import plain
-from .merge_mode import ordering_of
-from .rows import merge, remove_where, widened
+from .rows import merge, ordering_of, plain, remove_where, widened
 
 _IS_DELETED, _OPERATION = "_hoodie_is_deleted", "_hoodie_operation"
 _WHOLE_BYTES = 4 << 20

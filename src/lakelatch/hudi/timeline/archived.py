@@ -27,6 +27,7 @@ from .instant import ACTIONS, COMMIT_ACTIONS, Instant, file_name, is_time
 if TYPE_CHECKING:
     from ...storage import Store
 
+
 _NUMBER = re.compile("[0-9]{1,18}")
 _FILE = re.compile(r"([0-9]{1,18})_([0-9]{1,18})_([0-9]{1,18})\.parquet")
 _NAME = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z_.-]*")

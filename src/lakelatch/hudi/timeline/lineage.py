@@ -21,8 +21,7 @@ from typing import Any
 
 from ...errors import CorruptTableError
 from ..files import BaseFile, FileGroupId, LogFile
-from .avro_container import decode_container
-from .commit_metadata import CommitMetadata, WriteStat
+from .commit_metadata import CommitMetadata, WriteStat, decode_container
 from .instant import Instant, file_name, is_time
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..files import BaseFile, LogFile, join
-from .avro_container import encode_container
 from .avro_schemas import schema_of
+from .commit_metadata import encode_container
 from .instant import Instant
 
 _CLUSTERING = "org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExecutionStrategy"

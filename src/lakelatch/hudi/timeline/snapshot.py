@@ -1,7 +1,7 @@
 """File slices: the files that hold the rows of a table as of one moment. Pure; reads nothing.
 
     a file counts if its T is committed, or older than the first active instant: it is archived then, unless it is known
-      to have come later (`archived_files`)
+      to have come later (`archived`)
     of the base files of a group the one with the largest T counts, whatever C says
     a log file belongs to the newest base file whose T is not after its C (version 6: not after the time in its name)
     a group that a visible replacecommit names is gone

@@ -17,8 +17,7 @@ from ..files import FileGroupId, lies_outside
 from ..table import TableConfig
 from .archived import History
 from .archived_files import ArchivedFiles
-from .avro_container import decode_container
-from .commit_metadata import CommitMetadata, decode_commit
+from .commit_metadata import CommitMetadata, decode_commit, decode_container
 from .instant import COMMIT_ACTIONS, COMPLETED_AS, Instant, file_name, parse
 from .snapshot import Replacement, TimelineView
 
