@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from ..arguments import suggesting, work_of
 from ..choices import OperationName, Sink
@@ -18,7 +18,7 @@ from ..occ.table import Table
 from ..occ.table import create as create_table
 from ..occ.table import open as open_table
 from ..occ.transaction import RunResult, SeveralTransaction, Transaction, WriteResult
-from ..progress import ProgressCallback
+from ..progress import ProgressOption, draws
 from .reading import Reads, arrow_schema, one_of
 from .session import settle
 from .transaction import SparkTransaction
@@ -39,14 +39,26 @@ class SparkTable(Writing):
 
     Args:
         spark: a session; `open` refuses an unsuitable one.
-        table: closed by the code that opened it.
+        table: its table.
+        owned: `close` closes that table too.
         sizes: the work that the driver does by itself, and each task's share.
     """
 
-    def __init__(self, spark: Any, table: Table, sizes: JobSizes = SIZES) -> None:
-        self.spark, self.table, self._sizes = spark, table, sizes
+    def __init__(self, spark: Any, table: Table, sizes: JobSizes = SIZES, *, owned: bool = False) -> None:
+        self.spark, self.table, self._sizes, self._owned = spark, table, sizes, owned
         self._reads = Reads(spark, table)
         super().__init__(Writes(spark, table, sizes, self._reads))
+
+    def close(self) -> None:
+        """Close the table, as the end of a ``with`` block does. A `Table` that `open` was given stays open. Idempotent."""
+        if self._owned:
+            self.table.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def run(
         self, job: Callable[[SparkTransaction], T], *, operation: OperationName = "upsert", **bounds: Any
@@ -148,7 +160,8 @@ class SparkTable(Writing):
 
     # Services ----------------------------------------------------------------------------------------------------
 
-    def cluster(self, *, progress: ProgressCallback | None = None, **options: Any) -> Executed | None:
+    @draws
+    def cluster(self, *, progress: ProgressOption | None = None, **options: Any) -> Executed | None:
         """Join small files and lay out rows, by tasks of Spark; None when there is nothing to do.
 
         The driver alone executes a plan whose files have `JobSizes.driver_bytes` together or less; so do the other services.
@@ -161,33 +174,38 @@ class SparkTable(Writing):
         """
         return self.table.cluster(runner=self._services(progress), **options)
 
-    def compact(self, *, progress: ProgressCallback | None = None, **options: Any) -> Executed | None:
+    @draws
+    def compact(self, *, progress: ProgressOption | None = None, **options: Any) -> Executed | None:
         """Merge log files into base files, by tasks of Spark; as `cluster`, with the options of `Table.compact`."""
         return self.table.compact(runner=self._services(progress), **options)
 
-    def compact_logs(self, *, progress: ProgressCallback | None = None, **options: Any) -> Executed | None:
+    @draws
+    def compact_logs(self, *, progress: ProgressOption | None = None, **options: Any) -> Executed | None:
         """Merge log files into log files, by tasks of Spark; as `cluster`, with the options of `Table.compact_logs`."""
         return self.table.compact_logs(runner=self._services(progress), **options)
 
-    def clean(self, *, progress: ProgressCallback | None = None, **options: Any) -> Executed | None:
+    @draws
+    def clean(self, *, progress: ProgressOption | None = None, **options: Any) -> Executed | None:
         """Delete superseded files, by tasks of Spark; as `cluster`, with the options of `Table.clean`.
 
         A plan is final: the next clean finishes an interrupted one.
         """
         return self.table.clean(runner=self._services(progress), **options)
 
-    def execute(self, instant: str, *, progress: ProgressCallback | None = None) -> Executed:
+    @draws
+    def execute(self, instant: str, *, progress: ProgressOption | None = None) -> Executed:
         """Execute a pending plan of any writer by tasks of Spark. See `Table.execute`."""
         return self.table.execute(instant, runner=self._services(progress))
 
-    def run_services(self, *, progress: ProgressCallback | None = None, **options: Any) -> ServiceRound:
+    @draws
+    def run_services(self, *, progress: ProgressOption | None = None, **options: Any) -> ServiceRound:
         """Run the services that are due, once, by tasks of Spark.
 
         Options are those of `Table.run_services`; ``progress`` as in `cluster`.
         """
         return self.table.run_services(runner=self._services(progress), progress=progress, **options)
 
-    def _services(self, told: ProgressCallback | None) -> ServiceJobs:
+    def _services(self, told: ProgressOption | None) -> ServiceJobs:
         return ServiceJobs(self.spark, self._sizes, told)
 
     # Reading -----------------------------------------------------------------------------------------------------
@@ -296,7 +314,7 @@ def create(
     settle(spark)
     if schema is not None:
         options["schema"] = arrow_schema(schema) if hasattr(schema, "fieldNames") else schema
-    return SparkTable(spark, create_table(url, **options), sizes)
+    return SparkTable(spark, create_table(url, **options), sizes, owned=True)
 
 
 @suggesting
@@ -309,7 +327,9 @@ def open(  # noqa: A001 - lakelatch.spark.open, as lakelatch.open
         ConfigError: a session of Spark Connect, or Spark below 4.
     """
     settle(spark)
-    return SparkTable(spark, table if isinstance(table, Table) else open_table(table, **options), sizes)
+    if isinstance(table, Table):
+        return SparkTable(spark, table, sizes)
+    return SparkTable(spark, open_table(table, **options), sizes, owned=True)
 
 
 @suggesting

@@ -42,7 +42,7 @@ from .service_content import (
     plan_body,
     undone_by,
 )
-from .settings import ASYNC, NO_LOCK, OFF, OWN_LOCK, TRANSACTIONAL, Settings, lock_options
+from .settings import ASYNC, NO_LOCK, OFF, OWN_LOCK, TABLE_KEYS, TRANSACTIONAL, Settings, lock_options
 from .side_objects import INLINE_BYTES, SIDES, hash_of, put_aside, read_aside
 from .value_checks import ValueCheck, value_checks
 from .value_hashes import (
@@ -71,6 +71,7 @@ __all__ = [
     "REQUEST_BYTES",
     "SIDES",
     "SOURCES_MAX",
+    "TABLE_KEYS",
     "TRANSACTIONAL",
     "UNTOLD",
     "Batch",

@@ -35,6 +35,7 @@ _FIRST = frozenset((
     "log_epochs", "min_version", "generation",
 ))  # fmt: skip
 _RETIRED = frozenset(("group_commit",))  # settings of earlier versions, which mean nothing any more
+TABLE_KEYS = "table"  # of `Settings.unique_keys`
 NO_NEIGHBOURS, HUDI = NEIGHBOURS = ("none", "hudi")
 OWN_LOCK = "table"
 NO_LOCK = "none://"
@@ -57,7 +58,7 @@ class Declared:
     told: str
     fits: Callable[[Any], bool]
     wanted: str
-    option: type | None
+    option: Any
     within: Callable[[Any], bool] | None = None
     bounds: str = ""
     choice: bool = True
@@ -191,8 +192,13 @@ class Settings:
         99_999_999,
         "between 1 and 99999999 (8 digits of a file id)",
     )
-    unique_keys: bool = _flag(
-        True, "with the simple index, two writers that insert one new key at the same time conflict."
+    unique_keys: bool | str = _setting(
+        True,
+        "with the simple index, two writers that insert one new key at the same time conflict. ``table``: a key is unique in "
+        "all partitions, and [moves](conflicts.md#keys-and-values-that-are-unique).",
+        lambda value: isinstance(value, bool) or value == TABLE_KEYS,
+        f"True, False or {TABLE_KEYS!r}",
+        Literal["true", "false", TABLE_KEYS],
     )
     unique_constraints: tuple[tuple[str, ...], ...] = _setting(
         (),
@@ -326,6 +332,10 @@ class Settings:
                 raise ConfigError(f"{name} is {value!r}, must be {declared.bounds}")
         self._refuse_beside_streams()
         self._refuse_beside_neighbours()
+        if self.unique_keys == TABLE_KEYS and (self.merge or self.ties != "last" or self.streams):
+            raise ConfigError(
+                f"unique_keys={TABLE_KEYS} moves rows as a whole, so it goes with no merge, ties or streams; leave these out"
+            )
         if (self.small_file_bytes or 0) > (self.target_file_bytes or _FILE_BYTES_MAX):
             raise ConfigError(
                 f"small_file_bytes is {self.small_file_bytes}, must not be larger than target_file_bytes "
@@ -366,6 +376,7 @@ class Settings:
             "merge": bool(self.merge),
             "ties": self.ties != "last",
             "check": bool(self.check),
+            f"unique_keys={TABLE_KEYS}": self.unique_keys == TABLE_KEYS,
         }
         if wrong := [name for name, set_here in others.items() if set_here]:
             raise ConfigError(

@@ -218,10 +218,9 @@ class CommitValidator:
             rule = f"the table has another number of buckets since ({self._began.bucket_count}, now {settings.bucket_count})"
         elif (settings.merge, settings.ties) != (self._began.merge, self._began.ties):
             rule = "the table's settings say since that rows are merged otherwise"
-        elif (
-            set(settings.unique_constraints) <= set(self._began.unique_constraints)
-            and settings.unique_keys <= self._began.unique_keys
-        ):
+        elif set(settings.unique_constraints) <= set(self._began.unique_constraints) and bool(
+            settings.unique_keys
+        ) <= bool(self._began.unique_keys):
             if set(settings.check) <= set(self._began.check):
                 return
             rule = "the table has another check since, which this transaction's rows have not passed"

@@ -26,7 +26,7 @@ from .epochs import (
     slot_path,
 )
 from .imports import rolled_back
-from .publisher import FOLDER_KEEPER, Publisher, attach, files_of, metadata_of, plain_metadata_of
+from .publisher import FOLDER_KEEPER, Publisher, attach, files_of, files_only, metadata_of, plain_metadata_of
 from .standing_batches import commits_by, known_batches, standing_batches
 from .state import LogState
 from .tail import Tail
@@ -54,6 +54,7 @@ __all__ = [
     "creation_of",
     "epochs",
     "files_of",
+    "files_only",
     "finish",
     "first_slot",
     "is_epoch",

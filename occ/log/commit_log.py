@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import takewhile
+from typing import Any
 
 from ...environment import Environment
 from ...errors import (
@@ -65,7 +66,7 @@ from .epochs import (
 )
 from .foreign_commits import ForeignCommits
 from .imports import imported, refuse_planned_rollback, refuse_skipped
-from .publisher import Publisher, metadata_of
+from .publisher import Publisher, files_only, metadata_of
 from .read_ahead import ReadAhead
 from .state import LogState
 from .undecided import refuse_undecided
@@ -115,6 +116,29 @@ class Recent:
     def since(self, slot: int) -> list[Commit] | None:
         """The commits from that slot on; None if some of them are forgotten."""
         return [each for each in self._commits if each.slot >= slot] if slot >= self._from else None
+
+
+class RecentFiles:
+    """The files of the newest commits that a handle has read, by T, as far as their entries name them. Bounded."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._files = 0
+
+    def add(self, commit: Commit) -> None:
+        """Add the next commit."""
+        if commit.metadata is None or "held" in commit.metadata:
+            return
+        self._kept[commit.instant] = commit.completion, files_only(commit.metadata)
+        self._files += len(commit.metadata.get("stats", ()))
+        while self._files > _RECENT_FILES:
+            _, gone = self._kept.pop(next(iter(self._kept)))
+            self._files -= len(gone["stats"])
+
+    def of(self, instant: str, completion: str) -> dict[str, Any] | None:
+        """Return the files of the commit with that T and C; None if they are not known."""
+        found = self._kept.get(instant)
+        return found[1] if found is not None and found[0] == completion else None
 
 
 def _size(commit: Commit) -> int:
@@ -202,7 +226,7 @@ class CommitLog:
         epoch_slots: the number of entries after which an epoch is closed.
 
     Attributes:
-        recent: the newest commits that were read.
+        recent: the newest commits that were read; ``recent_files`` their files.
         known: the newest entries, if the handle is that of a coordinator (`remember`).
         epoch: the newest one; ``first_slot`` is its first slot, ``next_slot`` the first free one.
         restore: the newest restore that was read.
@@ -213,7 +237,7 @@ class CommitLog:
         self._store, self._env, self._timeline, self._epoch_slots = store, env, timeline, epoch_slots
         self._mutex = threading.RLock()
         self._followers: list[Follower] = []
-        self.recent = Recent()
+        self.recent, self.recent_files = Recent(), RecentFiles()
         self.known: KnownEntries | None = None
         self._published = -1
         self._unverified: list[Commit] | None = []
@@ -396,6 +420,7 @@ class CommitLog:
         for commit in commits:
             if commit.restores:
                 self.restore = commit
+            self.recent_files.add(commit)
             if self.known is not None:
                 self.recent.add(commit)
             else:

@@ -58,6 +58,7 @@ _CHANGE_NOTHING = frozenset({"clean", "indexing", "savepoint", "schemacommit"})
 _STEPS = (1, 2, 4, 8, 16, 32)  # back from the end of an entry, when searching for its first unpublished commit
 _TRIES = 8  # requests until an answer
 _AT_ONCE = 64  # instants that are put at the same time
+_OF_FILES = ("path", "partition", "file_size", "log_files")  # of the statistics of a file
 _INLINE_FILES = 256  # with more files the metadata goes into a side object, encoded piece by piece
 _log = logging.getLogger("lakelatch.log")
 _NONE: Mapping[str, Values] = {}
@@ -132,6 +133,12 @@ def files_of(store: Store, commit: Commit) -> dict[str, Any]:
     """The metadata for a snapshot (`Snapshot.after_all`), files only; our own side object is not read back."""
     recent = commit.recent() if commit.recent and commit.side else None
     return recent.to_json() if recent else plain_metadata_of(store, commit)
+
+
+def files_only(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return of a commit's plain metadata what says which files it wrote and replaced."""
+    stats = [{each: stat.get(each) for each in _OF_FILES} for stat in metadata.get("stats", ())]
+    return {"stats": stats, "replaced": metadata.get("replaced", {})}
 
 
 def _published(store: Store, commit: Commit) -> CommitMetadata | None:

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from ...arguments import suggesting
-from ...errors import InputError, StorageError
+from ...errors import InputError
 from ...hudi.table import RECORD_KEY, python_rows
 from ...hudi.timeline import Snapshot, Time
 from ..entries import Commit, note_in
+from ..session import files_there
 from .difference import Difference, between
 from .held import held
 from .of_table import COMPLETION, wanted_of
@@ -72,7 +72,9 @@ class ChangeFeed:
         """Return the changes as a stream of Arrow batches, commit by commit.
 
         Raises:
-            StorageError: a cleaning has deleted a file meanwhile. Earlier batches are right.
+            StorageError: a cleaning has deleted a file meanwhile; begin again at the last completion time that you have
+                seen. Earlier batches are right.
+            CorruptTableError: another program has deleted a file.
         """
         return pa.RecordBatchReader.from_batches(
             self.schema, (batch for rows in self._tables() for batch in rows.to_batches())
@@ -97,7 +99,7 @@ class ChangeFeed:
         self._session.require_open()
         writers = _writers(self._session) if self._commits else {}
         before = self._start
-        with held(self._session, self._since), self._reading():
+        with held(self._session, self._since), files_there(self._session, "the feed was begun"):
             for instant, metadata in self._commits:
                 after = before.after(metadata, instant.requested, instant.order[0])
                 if not (metadata.compacted or (metadata.operation or "").upper() in _MOVES_ONLY):
@@ -118,20 +120,6 @@ class ChangeFeed:
         for value in commit:
             columns.append(pa.repeat(pa.scalar(value, pa.string()), both.num_rows))
         return pa.Table.from_arrays([*columns, *both.columns], schema=self.schema)
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        try:
-            yield
-        except StorageError as e:
-            if e.path and self._session.store.head(e.path) is None:
-                raise StorageError(
-                    f"{e.path} of {self._session.url} is not there any more: a cleaning has taken it since the feed was begun. "
-                    "Begin again at the last completion time that you have seen, or keep more commits when you clean",
-                    path=e.path,
-                    table=self._session.url,
-                ) from e
-            raise
 
 
 def change_feed(

@@ -15,7 +15,7 @@ from ...arguments import brief, flag, many
 from ...errors import InputError
 from ...hudi.table import META_COLUMNS
 from ...hudi.timeline import FileSlice, Time
-from ...progress import ProgressCallback, Reporter
+from ...progress import ProgressOption, Reporter
 from ..session import chosen_partitions, some
 from .explanation import ScannedFile
 from .held import held
@@ -39,7 +39,7 @@ def scan(
     as_of: Time | None,
     as_of_completion: Time | None,
     read_optimized: bool = False,
-    progress: ProgressCallback | None = None,
+    progress: ProgressOption | None = None,
 ) -> Scan:
     """See `Table.read`."""
     Reporter(progress)

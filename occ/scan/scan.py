@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from ...ahead import in_order
 from ...arguments import number, suggesting
-from ...errors import ConfigError, InputError, StorageError
+from ...errors import ConfigError, InputError
 from ...hudi.table import python_rows
 from ...hudi.timeline import FileSlice
 from ...notebook import view
-from ...progress import ProgressCallback, Reporter
-from ..session import some
+from ...progress import ProgressOption, Reporter, drawn
+from ..session import files_there, some
 from .explanation import Explanation, ScannedFile
 from .parts import BATCH_ROWS_MAX, ScanPart
 from .pruning import partitions_that_may_match
@@ -63,11 +63,11 @@ class Scan:
     ) -> None:
         self._session, self._slices, self._wanted, self._pruned = session, tuple(slices), wanted, pruned
         self._hold, self._finish, self.completion, self._limit = hold, finish, completion, limit
-        self._progress: ProgressCallback | None = None
+        self._progress: ProgressOption | None = None
         self.schema: pa.Schema = finish(wanted.schema.empty_table()).schema
 
-    def telling(self, progress: ProgressCallback | None) -> Scan:
-        """Set the callback for the number of rows read, and return this scan."""
+    def telling(self, progress: ProgressOption | None) -> Scan:
+        """Set the callback for the number of rows read (True: a bar), and return this scan."""
         self._progress = progress
         return self
 
@@ -80,6 +80,7 @@ class Scan:
 
         Raises:
             StorageError: a file was cleaned away meanwhile; read again. Earlier rows are right.
+            CorruptTableError: another program has deleted a file.
         """
         return pa.RecordBatchReader.from_batches(self.schema, self._batches())
 
@@ -280,8 +281,8 @@ class Scan:
                 yield found
 
     def _tables(self, wanted: Wanted) -> Generator[pa.Table]:
-        report = Reporter(self._progress, "read")
-        with self._reading():
+        with self._reading(), drawn(self._progress) as told:
+            report = Reporter(told, "read")
             for rows in RowReader(self._session, wanted).tables(self._slices, self._at_once):
                 yield rows
                 report.add(rows.num_rows)
@@ -289,27 +290,8 @@ class Scan:
     @contextmanager
     def _reading(self) -> Iterator[None]:
         self._session.require_open()
-        with self._hold():
-            try:
-                yield
-            except StorageError as e:
-                if (gone := self._gone(e)) is not None:
-                    raise gone from e
-                raise
-
-    def _gone(self, error: StorageError) -> StorageError | None:
-        """Return the error for a file of the scan that has been deleted since; None if none has."""
-        store, url = self._session.store, self._session.url
-        paths = (path for each in self._slices for path in each.paths if (error.path or "").endswith(path))
-        missing = next((path for path in paths if store.head(path) is None), None)
-        if missing is None:
-            return None
-        return StorageError(
-            f"{missing} of {url} is not there any more: a cleaning has taken it since `read` was called. Read again, keep "
-            "more commits when you clean, or read in a block of `Table.pinned`",
-            path=missing,
-            table=url,
-        )
+        with self._hold(), files_there(self._session, "`read` was called"):
+            yield
 
 
 def _again(

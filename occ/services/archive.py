@@ -26,6 +26,7 @@ from ...hudi.timeline import (
     COMPLETED_AS,
     Archived,
     Instant,
+    build,
     file_name,
     is_time,
     note_archived_files,
@@ -204,7 +205,8 @@ def run(execution: Execution) -> None:
     before = execution.content.get("before")
     if isinstance(before, str) and is_time(before):
         going = [row.instant.requested for row in rows if row.instant.action in COMMIT_ACTIONS]
-        note_archived_files(session.store, session.history, going, before, (*listing.bases, *listing.logs))
+        files: list[BaseFile | LogFile] = [*listing.bases, *listing.logs]
+        note_archived_files(session.store, session.history, going, before, files, _newest(session, listing))
     if rows:
         execution.check()
         session.history.add(rows)
@@ -223,6 +225,17 @@ def _secure_deletions(session: Session) -> Listing:
     for partition in listing.partitions:
         session.store.sync(partition)
     return listing
+
+
+def _newest(session: Session, listing: Listing) -> list[BaseFile]:
+    """Return the base files that readers of the newest state need, also those that another program has deleted."""
+    timeline = session.timeline()
+    named = session.named(timeline, {each.requested: each.completed or each.requested for each in timeline.commits})
+    try:
+        slices = build(listing, timeline.view(), session.config, named=named).file_slices()
+    except CorruptTableError:  # two base files of a group: no reader gets past it, and the next archival notes more
+        return []
+    return [each.base for each in slices if each.base is not None]
 
 
 def _lacking(session: Session, instants: list[Instant]) -> list[Instant]:

@@ -1,6 +1,7 @@
 """One open table: store, configuration, log, lock and clock, its views, and reads."""
 
 from .memory import Contention, Reservations
+from .missing_files import files_there, missing, of_missing_file
 from .outcome import (
     CommitResult,
     Saved,
@@ -61,6 +62,7 @@ __all__ = [
     "connect",
     "declared_schema",
     "ended_by_others",
+    "files_there",
     "forgotten",
     "is_over",
     "kept_from",
@@ -69,7 +71,9 @@ __all__ = [
     "log_made_anew",
     "lost_against",
     "lost_early",
+    "missing",
     "not_shown",
+    "of_missing_file",
     "outcome_not_everywhere",
     "outcome_unknown",
     "partition_path_of",

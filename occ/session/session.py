@@ -11,13 +11,13 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...ahead import Task
+from ...ahead import Task, in_order
 from ...environment import SYSTEM, Environment
 from ...errors import CorruptTableError, InputError, LakeLatchError, StorageError, TableError, UnsupportedTableError
 from ...hudi.files import Footers
@@ -28,12 +28,14 @@ from ...hudi.timeline import (
     CommitMetadata,
     History,
     Instant,
+    Slices,
     Time,
     Timeline,
     decode_commit,
     decode_container,
     file_name,
     has_archive,
+    named_slices,
     next_label,
     parse,
     read_timeline,
@@ -64,6 +66,7 @@ from ..log import (
     OutcomeGuard,
     Publisher,
     files_of,
+    files_only,
     finish,
     metadata_of,
     refuse_obstacle,
@@ -85,6 +88,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CLOCK_SKEW_S = 0.2  # the default of Hudi's hoodie.time.generator.max_expected_clock_skew_ms
+_READS = 64  # commits that are read at a time from a far store
 _log = logging.getLogger("lakelatch")
 
 
@@ -137,6 +141,7 @@ class Session:
         self.far = is_far(store.url)
         self.records: dict[str, OwnRecord] = {}
         self._partitions = set[str]()  # that have their metadata file
+        self._named: tuple[dict[str, Mapping[str, Any]], Slices | None] = {}, None  # by T; and what they add up to
         self._spans: KeySpans | None = None
         self._behind: list[Task[None]] = []
         self._mutex = threading.Lock()  # guards that list
@@ -326,7 +331,8 @@ class Session:
                 self.cleaner.sweep_leftovers(self.heart.instants)
                 self.first_sweep()
         except LakeLatchError as e:  # an error about others must not end our own work
-            _log.warning("%s: cleaning up after others failed; it is tried again: %s", self.url, e)
+            if not self.closed:  # else another thread has closed the handle, and with it this
+                _log.warning("%s: cleaning up after others failed; it is tried again: %s", self.url, e)
 
     def afterwards(self, call: Callable[[], object], what: str, *, long: bool = False) -> None:
         """Make a call that only `close` waits for; on another thread if it is ``long`` or the store far.
@@ -526,7 +532,9 @@ class Session:
         old = requested is not None or completed is not None
 
         def past(timeline: Timeline) -> View:
-            found = cold_view(self.store, timeline, as_of=requested, as_of_completion=completed, whole=old)
+            found = cold_view(
+                self.store, timeline, as_of=requested, as_of_completion=completed, whole=old, named=self.named
+            )
             if old and not len(found.snapshot):
                 self._refuse_before_the_first(timeline, requested, completed)
             return found
@@ -538,6 +546,34 @@ class Session:
             # After the listing, because a cleaning decided before it may have removed files from it.
             refuse_cleaned(self, as_of=requested, as_of_completion=completed)
         return view
+
+    def named(self, timeline: Timeline, landed: Mapping[str, str]) -> Slices:
+        """Return the slices that commits left, whether or not another program has deleted their files since.
+
+        Args:
+            timeline: commits on it are read, unless the log's newest entries have them.
+            landed: T -> C of the commits that count. Archived ones are left out: `ArchivedFiles` names their files.
+        """
+        known, slices = self._named
+        if known.keys() == landed.keys() and slices is not None:
+            return slices
+        shown = {each.requested: each for each in timeline.commits}
+
+        def read(requested: str) -> Mapping[str, Any]:
+            try:
+                return files_only(timeline.metadata(shown[requested]).to_json())
+            except CorruptTableError as e:  # `check` reports it; other files than its own can be read
+                _log.info("%s: which files commit %s wrote is not known: %s", self.url, requested, e)
+                return {}
+
+        told = {t: self.log.recent_files.of(t, c) for t, c in landed.items()} if self.writable else {}
+        contents: dict[str, Mapping[str, Any]] = {t: each for t in landed if (each := known.get(t) or told.get(t))}
+        missing = [t for t in landed if t not in contents and t in shown]
+        found = in_order(self.env, (partial(read, t) for t in missing), _READS if self.far else 1)
+        contents |= zip(missing, found, strict=True)
+        slices = named_slices((contents[t], t, landed[t]) for t in sorted(contents, key=lambda t: (landed[t], t)))
+        self._named = contents, slices
+        return slices
 
     def _refuse_before_the_first(self, timeline: Timeline, requested: str | None, completed: str | None) -> None:
         def known(**bounds: str | None) -> tuple[Instant, ...]:
@@ -565,7 +601,7 @@ class Session:
             last is not None and shown and shown[-1].requested == last.instant
         ):  # else the timeline shows another commit than the log's last
             schema = self.log.state.schema_before(last.slot + 1)
-        return cold_view(self.store, timeline, schema=schema)
+        return cold_view(self.store, timeline, schema=schema, named=self.named)
 
     def _steadily(self, look: Callable[[Timeline], T]) -> T:
         """Return `look(timeline)` of a timeline that no restore interferes with."""
@@ -663,7 +699,7 @@ class Session:
             self.far or self.coordinator is not None
         ):  # if many begin together, nobody has published the newest commit yet
             self.log.publish_last()
-        return view_listed_later(self.timeline(), top, schema, self._refuse_if_restored)
+        return view_listed_later(self.timeline(), top, schema, self._refuse_if_restored, self.named)
 
     def _refuse_if_restored(self, since: str) -> None:
         """Raise `ConflictError` if a restore was committed after that completion time."""

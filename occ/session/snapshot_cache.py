@@ -23,6 +23,7 @@ from ...hudi.timeline import (
     CommitMetadata,
     Instant,
     ListedLater,
+    Named,
     Snapshot,
     Timeline,
     build,
@@ -98,36 +99,45 @@ def cold_view(
     as_of_completion: str | None = None,
     whole: bool = False,
     schema: str | None = None,
+    named: Named = lambda _timeline, _landed: {},
 ) -> View:
     """Build the view from one listing; the bounds are those of `Table.snapshot`.
 
     Args:
         whole: for a past moment: archived commits may have completed after it, which only the archive shows.
         schema: of the view, if the log has it; saves reading the newest commit, which may be large.
+        named: returns the slices that commits left, given T and C of each; see `Session.named`.
     """
+    past = timeline.completed_by(requested=as_of, completed=as_of_completion)
     snapshot = build(
         list_data_files(store),
         timeline.view(whole=whole),
         timeline.config,
         as_of=as_of,
         as_of_completion=as_of_completion,
+        named=named(timeline, {each.requested: each.completed or each.requested for each in past}),
     )
-    past = timeline.completed_by(requested=as_of, completed=as_of_completion)
     older = () if past or not whole else timeline.archived_by(requested=as_of, completed=as_of_completion)
     completion = max((each.completed or each.requested for each in past), default=EARLIEST)
     return View(snapshot, schema or _newest_schema(timeline, past or older), completion)
 
 
-def view_listed_later(timeline: Timeline, completed: str, schema: str | None, refuse: Callable[[str], None]) -> View:
+def view_listed_later(
+    timeline: Timeline,
+    completed: str,
+    schema: str | None,
+    refuse: Callable[[str], None],
+    named: Named,
+) -> View:
     """The view of all commits with C up to ``completed``, whose partitions are listed one by one on demand.
 
     Args:
-        schema: as in `cold_view`.
+        schema: as in `cold_view`; ``named`` too.
         refuse: as in `ListedLater`.
     """
     past = timeline.completed_by(completed=completed)
     top = max((each.completed or each.requested for each in past), default=EARLIEST)
-    snapshot = Snapshot(unlisted=ListedLater.of(timeline, completed, refuse))
+    snapshot = Snapshot(unlisted=ListedLater.of(timeline, completed, refuse, named))
     return View(snapshot, schema or _newest_schema(timeline, past), top)
 
 

@@ -30,7 +30,7 @@ def wanted_of(settings: Settings, schema: pa.Schema, operation: str) -> WantedFa
             )
         refuse_type(name, schema.field(name).type)
     return WantedFacts(
-        keys=settings.unique_keys and settings.bucket_count is None and operation != "bulk_insert",
+        keys=bool(settings.unique_keys) and settings.bucket_count is None and operation != "bulk_insert",
         unique_constraints=settings.unique_constraints,
         statistics=columns_of(schema, settings.statistics, isolation=settings.isolation),
     )

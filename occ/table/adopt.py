@@ -96,8 +96,8 @@ def adopt(
         finish(store, properties)
     state, commits = _old_log(store)
     state.settings.refuse_older_versions(store.url)
-    for name in ("unique_constraints", "check"):
-        if settings.get(name):
+    for name in ("unique_constraints", "unique_keys", "check"):
+        if settings.get(name) and settings[name] is not True:
             raise ConfigError(
                 f"adopt {store.url} first, then call change_settings({name}=...), which looks whether its rows break the "
                 "constraint"

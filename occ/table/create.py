@@ -24,7 +24,7 @@ from ..entries import NO_LOCK, OWN_LOCK, Landed, Open, Settings, encode, value_c
 from ..log import LOG, Creation, claim, creation_of, is_epoch, put_properties, start_log, strange_files
 from ..session import PROPERTIES, prove, read_config, settled
 from ..transaction import lay_floor
-from ..workspace import refuse_check, refuse_unique
+from ..workspace import refuse_check, refuse_unique, with_table_keys
 from .stream import declare, refuse_at_creation
 from .table import Table, store_of
 
@@ -116,7 +116,7 @@ def create(
     config = _new_config(
         store, record_key, partition_by, ordering_field, schema, name, database, hive_style, table_version, type
     )
-    wanted = settings_for(store, settings, env)
+    wanted = with_table_keys(settings_for(store, settings, env), config)
     refuse_unique(config, wanted, store.url)
     refuse_check(config, wanted, store.url)
     if wanted.merge or wanted.ties != "last":

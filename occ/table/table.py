@@ -27,7 +27,7 @@ from ...hudi.table import TableConfig
 from ...hudi.timeline import CommitMetadata, Instant, Time, Timeline, read_timeline
 from ...locks import shown
 from ...notebook import view
-from ...progress import ProgressCallback, Reporter
+from ...progress import ProgressOption, Reporter, drawn, draws
 from ...storage import Store, open_store
 from ...streams import RowHistory, Stream, declared, refuse_incomplete
 from ..entries import Batch, BatchGiven, LogEntry, Origin, Setting, Settings
@@ -218,7 +218,7 @@ class Table:
         as_of_completion: Time | None = None,
         read_optimized: bool = False,
         limit: int | None = None,
-        progress: ProgressCallback | None = None,
+        progress: ProgressOption | None = None,
     ) -> Scan:
         """Return rows of the table, as it is now or was, as a lazy `Scan`.
 
@@ -613,8 +613,7 @@ class Table:
 
     def _write(self, write: Write, options: WriteOptions) -> WriteResult:
         refuse_unknown(options, WriteOptions)
-        told = options.get("progress")
-        Reporter(told)  # refused before anything begins
+        Reporter(options.get("progress"))  # refused before anything begins
         bounds = cast("Retries", {name: value for name, value in options.items() if name != "progress"})
 
         def attempt(txn: Transaction) -> Transaction:
@@ -623,7 +622,7 @@ class Table:
             return txn
 
         # Around all attempts: a reader's rows are read once, before the first one, and freed after the last.
-        with write.incoming or nullcontext():
+        with write.incoming or nullcontext(), drawn(options.get("progress")) as told:
             try:
                 return WriteResult.of(self.run(attempt, operation=write.operation, **bounds))
             except BatchLandedError as e:
@@ -793,13 +792,13 @@ class Table:
         session.refuse_rule(wanted, session.schema() if {"merge", "ties"} & set(changes) else None)
         refuse_check(session.config, wanted, self.url)
         if "lock" in changes:
-            compared = ("bucket_count", "unique_constraints", "check")
+            compared = ("bucket_count", "unique_keys", "unique_constraints", "check")
             if any(getattr(wanted, name) != getattr(session.settings, name) for name in compared):
                 raise ConfigError(
                     f"{self.url}: change the lock by itself; {', '.join(compared)} are compared with the rows, under one lock"
                 )
             return self.lock.change(**changes)
-        if wanted.unique_constraints or {"bucket_count", "check"} & set(changes):
+        if wanted.unique_constraints or {"bucket_count", "check", "unique_keys"} & set(changes):
             return constrained(session, changes)
 
         def build(state: LogState) -> LogEntry:
@@ -883,13 +882,14 @@ class Table:
         begin = schedule(session, cleaning.SERVICE, find)
         return begin.instant if begin else None
 
+    @draws
     def clean(
         self,
         *,
         retain_commits: int | None = None,
         retain_hours: float | None = None,
         wait: bool = False,
-        progress: ProgressCallback | None = None,
+        progress: ProgressOption | None = None,
         runner: Runner = one_by_one,
     ) -> Executed | None:
         """Delete superseded file slices and files of replaced file groups; return None if none may go.
@@ -948,8 +948,9 @@ class Table:
         begin = schedule(session, archive.SERVICE, find)
         return begin.instant if begin else None, why
 
+    @draws
     def archive(
-        self, *, keep_min: int | None = None, keep_max: int | None = None, progress: ProgressCallback | None = None
+        self, *, keep_min: int | None = None, keep_max: int | None = None, progress: ProgressOption | None = None
     ) -> Archival:
         """Move old instants from the active timeline into the history, where Hudi's readers find them.
 
@@ -1040,6 +1041,7 @@ class Table:
         sizes, wanted = Sizes.asked(small_bytes, target_bytes, session.file_sizes), self._known(partitions)
         return session, lambda state: clustering.find(session, state, sizes, wanted, layout, damaged.groups)
 
+    @draws
     def cluster(
         self,
         *,
@@ -1048,7 +1050,7 @@ class Table:
         partitions: Iterable[str] | None = None,
         sort_by: Iterable[str] | str | None = None,
         layout: LayoutName = LINEAR,
-        progress: ProgressCallback | None = None,
+        progress: ProgressOption | None = None,
         runner: Runner = one_by_one,
     ) -> Executed | None:
         """Join the small files of each partition, in this process; return None if there are too few.
@@ -1100,11 +1102,12 @@ class Table:
         session, find = self._compaction(partitions, damaged, keep)
         return perform(session, compaction.SERVICE, find, report, damaged, runner)
 
+    @draws
     def compact(
         self,
         *,
         partitions: Iterable[str] | None = None,
-        progress: ProgressCallback | None = None,
+        progress: ProgressOption | None = None,
         runner: Runner = one_by_one,
     ) -> Executed | None:
         """Merge the log files of a merge-on-read table into base files, in this process; return None if there are none.
@@ -1143,12 +1146,13 @@ class Table:
         wanted = self._known(partitions)
         return session, lambda state: log_compaction.find(session, state, least, wanted, damaged)
 
+    @draws
     def compact_logs(
         self,
         *,
         min_logs: int = MIN_LOGS,
         partitions: Iterable[str] | None = None,
-        progress: ProgressCallback | None = None,
+        progress: ProgressOption | None = None,
         runner: Runner = one_by_one,
     ) -> Executed | None:
         """Merge the log files of a slice into one, in this process; the base file stays. Returns None if there are too few.
@@ -1170,6 +1174,7 @@ class Table:
         session, find = self._log_compaction(min_logs, partitions, damaged)
         return perform(session, log_compaction.SERVICE, find, report, damaged, runner)
 
+    @draws
     def run_services(
         self,
         *,
@@ -1180,7 +1185,7 @@ class Table:
         sort_by: Iterable[str] | str | None = None,
         layout: LayoutName = LINEAR,
         stop: Callable[[], bool] = lambda: False,
-        progress: ProgressCallback | None = None,
+        progress: ProgressOption | None = None,
         runner: Runner = one_by_one,
     ) -> ServiceRound:
         """Run the services that are due, once: compaction and log compaction, clustering if asked for, clean, archival.
@@ -1238,9 +1243,8 @@ class Table:
         session = self._ours()
         return [begin for begin in list(session.log.catch_up().open.values()) if begin.plan is not None]
 
-    def execute(
-        self, instant: str, *, progress: ProgressCallback | None = None, runner: Runner = one_by_one
-    ) -> Executed:
+    @draws
+    def execute(self, instant: str, *, progress: ProgressOption | None = None, runner: Runner = one_by_one) -> Executed:
         """Execute a pending plan of any process. Several may at once: one commits, and all return its result.
 
         With neighbours also a compaction or clustering that another engine has planned and does not execute.

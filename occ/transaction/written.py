@@ -10,7 +10,7 @@ from ...arguments import unknown_argument
 from ...choices import Isolation
 from ...errors import BatchLandedError, InputError
 from ...hudi.timeline import WriteStat
-from ...progress import ProgressCallback
+from ...progress import ProgressOption
 from ..entries import BatchGiven
 
 if TYPE_CHECKING:
@@ -50,13 +50,13 @@ class Retries(TypedDict, total=False):
 
 
 class WriteOptions(Retries, total=False):
-    """The bounds of the retries, and a progress callback.
+    """The bounds of the retries, and a progress callback, or True for a bar on stderr.
 
     ``progress`` is called with a `Progress` of the rows done so far for each file that is written; an error it raises
     ends and aborts the write.
     """
 
-    progress: ProgressCallback | None
+    progress: ProgressOption | None
 
 
 def refuse_unknown(given: Mapping[str, Any], options: type[Retries] = Retries) -> None:

@@ -2,7 +2,7 @@
 
 from .attempt import Attempt
 from .begin_entry import begun_together, takes
-from .unique_constraints import constrained, refuse_check, refuse_unique
+from .unique_constraints import constrained, refuse_check, refuse_unique, with_table_keys
 from .workspace import Workspace
 
 __all__ = [
@@ -13,4 +13,5 @@ __all__ = [
     "refuse_check",
     "refuse_unique",
     "takes",
+    "with_table_keys",
 ]

@@ -34,7 +34,7 @@ from ...storage import Outcome
 from ...tracing import Trace
 from ..entries import UNTOLD, Begin, End, GroupBegin, LogEntry, Loss, Origin
 from ..log import Follower, LogState, rolled_back
-from ..session import ended_by_others, is_over, refuse_landed, reserved_by, restored_below, undisturbed
+from ..session import ended_by_others, is_over, of_missing_file, refuse_landed, reserved_by, restored_below, undisturbed
 from ..turns import BoundedWait
 from .begin_entry import BeginEntry
 
@@ -284,8 +284,8 @@ class Attempt:
         if self.state == "open" and self.instant not in self.session.log.state.open and self.plan is None:
             self.check()
 
-    def explained(self, error: E, *faults: type[Exception]) -> E | RolledBackError:
-        """Return the error, or `RolledBackError` if a rollback of the transaction is its cause.
+    def explained(self, error: E, *faults: type[Exception]) -> E | LakeLatchError:
+        """Return the error, or `RolledBackError` if a rollback of the transaction is its cause, or that of `files_there`.
 
             t=0  W is suspended, and its heartbeat is silent
             t=1  a cleaner appends rollback(W) and sweeps; a cleaning takes slices of W's snapshot, which nobody else
@@ -300,6 +300,12 @@ class Attempt:
                 if (ended := self._ended_by_others()) is not None:
                     ended.__cause__ = error
                     return ended
+            with suppress(LakeLatchError):
+                if isinstance(error, StorageError) and (
+                    told := of_missing_file(self.session, error, "this transaction began")
+                ):
+                    told.__cause__ = error
+                    return told
         return error
 
     def _ended_by_others(self) -> RolledBackError | None:

@@ -23,7 +23,7 @@ from ...hudi.table import RECORD_KEY, TableConfig, python_rows
 from ...hudi.timeline import FileSlice, WriteStat
 from ...storage import Store
 from ..check import OTHER_KEY, refuse_misplaced, repeated, shown_values, with_values
-from ..entries import LogEntry, Setting, Settings, name_of, of_footer, value_checks
+from ..entries import TABLE_KEYS, LogEntry, Setting, Settings, name_of, of_footer, value_checks
 from ..log import LogState
 from ..staging import COMMIT_TIME, wanted_of
 
@@ -92,11 +92,26 @@ class Checker:
             raise _broken(self.url, constraint, same, next_, self.instant)
 
 
+def with_table_keys(settings: Settings, config: TableConfig, before: Settings | None = None) -> Settings:
+    """Return the settings with the constraint on the record key that ``unique_keys="table"`` means; or without the one that
+    it meant ``before``.
+    """
+    key, constraints = config.record_key_fields, settings.unique_constraints
+    if settings.unique_keys == TABLE_KEYS:
+        wanted = constraints if key in constraints else (*constraints, key)
+    elif before is not None and before.unique_keys == TABLE_KEYS and constraints == before.unique_constraints:
+        wanted = tuple(each for each in constraints if each != key)
+    else:
+        return settings
+    return settings.changed(unique_constraints=wanted)
+
+
 def refuse_unique(config: TableConfig, settings: Settings, url: str) -> None:
     """Raise `ConfigError` for unique constraints on a merge-on-read table: its log files have no hashes of the values."""
     if config.merge_on_read and settings.unique_constraints:
         raise ConfigError(
-            f"{url} is merge-on-read, and unique constraints are kept on copy-on-write tables only; leave unique_constraints out",
+            f"{url} is merge-on-read, and unique constraints, so also unique_keys={TABLE_KEYS}, are kept on copy-on-write tables "
+            "only; leave them out",
             setting="unique_constraints",
         )
 
@@ -119,17 +134,21 @@ def constrained(session: Session, changes: Mapping[str, Any]) -> Settings:
     Holds the table's lock, so that nothing is committed meanwhile. If there is no lock, or it is lost, the commits
     since are checked as well.
     """
-    refuse_unique(session.config, session.settings.changed(**changes), session.url)
+
+    def changed(had: Settings) -> Settings:
+        return with_table_keys(had.changed(**changes), session.config, had)
+
+    refuse_unique(session.config, changed(session.settings), session.url)
     lease, checked = session.lease("settings that the rows must go with"), -1
 
     def build(state: LogState) -> LogEntry | None:
         unseen = state.last is not None and state.last.slot > checked
-        return None if unseen else Setting(state.settings.changed(**changes), session.writer)
+        return None if unseen else Setting(changed(state.settings), session.writer)
 
     try:
         while True:
             state = session.log.catch_up()
-            wanted, had = state.settings.changed(**changes), state.settings
+            wanted, had = changed(state.settings), state.settings
             checked = session.log.next_slot - 1
             for constraint in sorted(set(wanted.unique_constraints) - set(had.unique_constraints)):
                 _refuse_broken(session, constraint)

@@ -70,6 +70,7 @@ class Workspace:
         )
         self.schema_text: str | None = None
         self.rebase: Rebase | None = None
+        self._runs_again = False
         self.watcher: FileWatcher | None = None
         self.failed = ""
         self.report = Reporter()
@@ -465,7 +466,11 @@ class Workspace:
     def merge_on_conflict(self, again: Again | None = None, *, looks_again: bool = False) -> None:
         """See `Transaction.merge_on_conflict`."""
         self.require_open()
-        self.rebase = Rebase(self, again, looks_again=looks_again)
+        self.rebase = None if self._runs_again else Rebase(self, again, looks_again=looks_again)
+
+    def runs_again(self) -> None:
+        """Note that only another run of the transaction can settle a conflict: what it read decided what it wrote."""
+        self._runs_again, self.rebase = True, None
 
     def mark_lookup(self, partition: str | None, file_id: str = "") -> None:
         """See `Transaction.mark_lookup`."""

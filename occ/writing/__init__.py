@@ -3,6 +3,7 @@
 from . import reading, replacing, row_writes, stream_writes
 from .documented import like, retried
 from .merge_into import Asked, Clause, Clauses, Merge, merging, stage_merge
+from .moves import moves_rows, take_away, without_moved
 from .new_values import Computed, NewValues, sql
 from .row_writes import replaced
 from .stream_writes import TransactionStream
@@ -19,6 +20,7 @@ __all__ = [
     "Write",
     "like",
     "merging",
+    "moves_rows",
     "reading",
     "replaced",
     "replacing",
@@ -27,4 +29,6 @@ __all__ = [
     "sql",
     "stage_merge",
     "stream_writes",
+    "take_away",
+    "without_moved",
 ]

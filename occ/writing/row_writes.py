@@ -27,6 +27,7 @@ from ..rebase import merge_rows, refuse_known, refuse_same_rows, write_changes
 from ..session import known_partition, partition_path_of, refuse_misspelled
 from ..staging import COMMIT_TIME, PARTITION_COLUMN, FileSpec, Kept, Plan, TaskFiles, apply, read_slice
 from ..turns import take_turn, targets
+from .moves import moves_rows, without_moved
 from .new_values import NewValues, with_values
 from .write import Received, Write, Writer
 
@@ -122,6 +123,12 @@ def _apply(txn: Writer, incoming: Incoming, planned: Callable[[], tuple[Plan, pa
     if (made := planned()) is None:
         return
     plan, rows = made
+    if not plan.delete and moves_rows(txn.session):
+        rows = without_moved(workspace, plan.spec, rows)
+        workspace.next_write()
+        if (made := planned()) is None or not rows.num_rows:
+            return
+        plan = made[0]
     hook = workspace.hook_of(_RowsAgain)
     incoming.kept_by(hook.forget)
     with (

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...errors import StorageError
 from ...hudi.timeline import FileSlice
+from ...occ.session import missing
 from ...occ.table import Table
 from ..tasks import FILE_COLUMN, ROW_COLUMN
 from .columns import spark_schema
@@ -35,7 +35,8 @@ def rows_of(
     Spark does not push its column pruning down to Python workers, so the columns that neither needs are left out here.
 
     Raises:
-        StorageError: a file is missing; Spark would read the others.
+        StorageError: a cleaning has taken a file; Spark would read the others.
+        CorruptTableError: another program has.
     """
 
     def narrow(rows: Any) -> Any:
@@ -102,7 +103,8 @@ def _base_files(spark: Any, table: Table, slices: Sequence[FileSlice], schema: p
     mark or backslash for a pattern, and reads the files beside it twice.
 
     Raises:
-        StorageError: a file is missing; Spark would read the others.
+        StorageError: a cleaning has taken a file; Spark would read the others.
+        CorruptTableError: another program has.
     """
     from pyspark.sql import DataFrame
 
@@ -125,19 +127,10 @@ def _base_files(spark: Any, table: Table, slices: Sequence[FileSlice], schema: p
     no_cache = getattr(sources, "NoopCache$").__getattr__("MODULE$")
     files = sources.InMemoryFileIndex(listing, paths, options, none, no_cache, none, none)
     if files.allFiles().size() != len(slices):
-        raise _gone(table, slices)
+        path = next((s.path for s in slices if table.store.head(s.path) is None), slices[0].path)
+        raise missing(table.session, path, "this read began")
     kind = jvm.org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat()
     struct = session.parseDataType(columns.json()).asNullable()
     no_partitions = jvm.org.apache.spark.sql.types.StructType()
     relation = sources.HadoopFsRelation(files, no_partitions, struct, none, kind, options, session)
     return DataFrame(session.baseRelationToDataFrame(relation), spark)
-
-
-def _gone(table: Table, slices: Sequence[FileSlice]) -> StorageError:
-    missing = next((s.path for s in slices if table.store.head(s.path) is None), slices[0].path)
-    return StorageError(
-        f"{missing} of {table.url} is not there; if a cleaning has taken it meanwhile, read again (or keep more with "
-        "retain_hours), else `lakelatch check` says what is missing",
-        path=missing,
-        table=table.url,
-    )

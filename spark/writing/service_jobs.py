@@ -11,7 +11,7 @@ import pyarrow as pa
 from ...hudi.timeline import WriteStat
 from ...occ.services import Executing, Part, one_by_one
 from ...occ.session import Session
-from ...progress import ProgressCallback, Reporter
+from ...progress import ProgressOption, Reporter
 from ..tasks import Answer, Task
 from .incoming import Shuffled
 from .jobs import collect
@@ -48,13 +48,13 @@ class ServiceJobs:
         told: called with the progress: in tasks, or in file groups or files where the driver works alone.
     """
 
-    def __init__(self, spark: Any, sizes: JobSizes, told: ProgressCallback | None = None) -> None:
+    def __init__(self, spark: Any, sizes: JobSizes, told: ProgressOption | None = None) -> None:
         self._spark, self._sizes, self._told = spark, sizes, told
         Reporter(told)  # refused before anything begins
 
     def __call__(self, execution: Executing, parts: Sequence[Part]) -> Iterator[list[WriteStat]]:
         """Run the parts; see `Runner`."""
-        what, told = execution.operation, self._told
+        what, told = execution.operation, self._told if callable(self._told) else None
         unit = "files" if what == "clean" else "file groups"
         known = [part.bytes for part in parts if part.bytes is not None]
         if len(known) == len(parts) and sum(known) <= self._sizes.driver_bytes:

@@ -11,8 +11,10 @@ Batches that Spark knows to be small are merged on the driver: no job but the on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
+from operator import and_
 from typing import Any, Self, cast
 
 import pyarrow as pa
@@ -32,9 +34,9 @@ from ...occ.staging import GROUP_COLUMN, NEW, PARTITION_COLUMN, Kept, Plan, slic
 from ...occ.table import Table
 from ...occ.transaction import Retries, Transaction, WriteOptions, WriteResult, refuse_unknown
 from ...occ.turns import take_turn
-from ...occ.writing import Asked, Clauses, Computed, NewValues, stage_merge
+from ...occ.writing import Asked, Clauses, Computed, NewValues, moves_rows, stage_merge, take_away, without_moved
 from ...occ.writing import Merge as MergeInto
-from ...progress import Reporter
+from ...progress import Reporter, drawn
 from ..reading import Reads, columns, in_spark, spark_schema, value_in_spark
 from ..shipping import workers_refusals
 from ..tasks import FILE_COLUMN, Answer, ChosenTask, InsertTask, Task, looked_at, repeated_keys
@@ -48,7 +50,7 @@ from .rebase import ConditionAgain, RowsAgain, stats_of
 from .sizes import JobSizes
 from .streams import write_events
 
-_SLOT, _SMALL = "_lakelatch_slot", "_lakelatch_small"
+_SLOT, _SMALL, _KEY = "_lakelatch_slot", "_lakelatch_small", "_lakelatch_key"
 
 
 class _RepeatedKeys(Exception):
@@ -255,6 +257,7 @@ class Writes:
     ) -> WriteResult:
         with Source(rows, self._few(rows)).until_done() as source:
             small = source.small
+            moving = verb == "upsert" and keep_old and moves_rows(self._table.session)
 
             def planned(txn: Transaction) -> Planned:
                 spec = txn.file_spec(schema)
@@ -265,12 +268,21 @@ class Writes:
                 return Planned(Plan(spec, slices_by_partition(old.file_slices())))
 
             def work(txn: Transaction) -> list[WriteStat]:
+                nonlocal small
                 kept: Kept = {}
+                small = source.small
                 txn.workspace.changes.verbs.add(verb)
                 if keep_old:
                     merge.take_turn(txn)
                 txn.workspace.next_write()
-                answers = merge.answers(txn, kept)
+                if moving:
+                    left = self._without_moved(txn, source, schema)
+                    small = left.small
+                    txn.workspace.next_write()
+                    with left.until_done() if left is not source else nullcontext():
+                        answers = self._merge_of(planned, left, schema, operation).answers(txn, kept)
+                else:
+                    answers = merge.answers(txn, kept)
                 stats = stats_of(answers)
                 finish(txn, stats)
                 txn.add(stats)
@@ -280,6 +292,42 @@ class Writes:
 
             merge = self._merge_of(planned, source, schema, operation)
             return self._run(work, operation)
+
+    def _without_moved(self, txn: Transaction, source: Source, schema: pa.Schema) -> Source:
+        """Delete stored rows that have the keys of these rows in other partitions; return the rows to be written here.
+
+        What is deleted is rewritten on the driver, and the keys that move are in its memory.
+        """
+        from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+        spec = txn.file_spec(schema)
+        if source.small is not None:
+            left = without_moved(txn.workspace, spec, source.small)
+            return source if left.num_rows == source.small.num_rows else Source(source.rows, left)
+        config, names = spec.config, columns.partition_columns
+        held = self._reads.rows(txn.current.file_slices(), spec.schema)
+        there = names(spec.schema, config.partition_fields)
+        places = [f"_lakelatch_{number}" for number in range(len(there))]
+        path = F.col("_hoodie_partition_path").alias(PARTITION_COLUMN)
+        held = held.select(
+            F.col("_hoodie_record_key").alias(_KEY),
+            path,
+            *(each.alias(n) for each, n in zip(there, places, strict=True)),
+        )
+        rows, key = source.use(), columns.key_column(config.record_key_fields)
+        here = zip(names(schema, config.partition_fields), places, strict=True)
+        same = [each.eqNullSafe(held[n]) for each, n in here]
+        wanted = [*config.record_key_fields, *config.newer_by]
+        away = rows.join(held, [key == held[_KEY], ~reduce(and_, same)]).select(*wanted, PARTITION_COLUMN)
+        found = away.toArrow()
+        if not found.num_rows:
+            return source
+        found = found.cast(pa.schema([*(schema.field(n) for n in wanted), pa.field(PARTITION_COLUMN, pa.string())]))
+        newer = take_away(txn.workspace, spec, found)
+        if not len(newer):
+            return source
+        stay = F.broadcast(self._spark.createDataFrame(pa.table({_KEY: newer})))
+        return Source(rows.join(stay, key == stay[_KEY], "left_anti"), None)
 
     def _merge_of(
         self,
@@ -611,7 +659,7 @@ class Writes:
     def collect(self, txn: Transaction, rows: Any, task: Any, operation: str) -> list[Answer]:
         """Return the answers of the tasks of a job of the transaction."""
         text = f"{operation} into {self._table.url}: {task.does} ({txn.instant})"
-        store, told = self._table.store, self._told
+        store, told = self._table.store, self._told if callable(self._told) else None
         return collect(self._spark, store, txn, rows, task, text=text, sizes=self._sizes, told=told, what=txn.operation)
 
     def _rebases(self, txn: Transaction, answers: Sequence[Answer], operation: OperationName, kept: Kept) -> None:
@@ -647,10 +695,14 @@ class Writes:
         if self._txn is not None:
             with explaining(self._txn), self._txn.workspace.staging():
                 return WriteResult(operation, None, None, 1, (), tuple(work(self._txn)))
+        given = self._told
         try:
-            return WriteResult.of(self._table.run(attempt, operation=operation, **self._retries))
+            with drawn(given) as self._told:
+                return WriteResult.of(self._table.run(attempt, operation=operation, **self._retries))
         except BatchLandedError as e:
             return WriteResult.again(operation, e)
+        finally:
+            self._told = given
 
     @property
     def _cores(self) -> int:

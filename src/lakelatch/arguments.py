@@ -10,6 +10,7 @@ import inspect
 import math
 import reprlib
 import sys
+import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
@@ -107,6 +108,9 @@ def suggesting(public: _T) -> _T:
                 setattr(public, name, suggesting(each))
         return public
     call: Any = public
+    layers, inner = 0, call  # of other decorators, each with a frame of its own
+    while (inner := getattr(inner, "__wrapped__", None)) is not None:
+        layers += 1
 
     @functools.wraps(call)
     def suggested(*args: Any, **given: Any) -> Any:
@@ -124,7 +128,7 @@ def suggesting(public: _T) -> _T:
             unknown = next((name for name in given if name not in known), None)
             # Only an error of the call itself, not one raised inside it; newer versions of Python suggest some names
             # themselves.
-            outside = e.__traceback__ is not None and e.__traceback__.tb_next is None
+            outside = len(list(traceback.walk_tb(e.__traceback__))) == 1 + layers
             if not outside or unknown is None or "mean" in str(e):
                 raise
             hint = meant(unknown, known) or f"there are {', '.join(name for name in known if name != 'self')}"

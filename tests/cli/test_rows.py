@@ -356,6 +356,15 @@ def test_several_rows_of_one_key_are_compared_one_by_one(tmp_path):
     assert found["added"].after.column("v").to_pylist() == [6]
 
 
+@pytest.mark.parametrize("from_stdin", [False, True])
+def test_a_value_of_a_csv_file_that_does_not_fit_is_told_with_its_column(run, table, tmp_path, from_stdin):
+    file = tmp_path / "rows.csv"
+    file.write_text('id,"or,igin",v\n' + "".join(f"k{n},JFK,{n}\n" for n in range(200_000)) + "k,JFK,nine\n")
+    given = {"given": file.read_text()} if from_stdin else {}
+    found = run("upsert", table.url, *(("-", "--format", "csv") if from_stdin else (str(file),)), code=2, **given)
+    assert "column 'v' is int64: invalid value 'nine'; nothing was written" in found.stderr
+
+
 def test_ctrl_c_while_rows_are_written_aborts_the_transaction_and_leaves_no_file(table, tmp_path):
     file = tmp_path / "rows.csv"
     file.write_text("id,origin,v\nk1,JFK,9\n")

@@ -130,7 +130,8 @@ def service(spark: SparkSession, request: dict) -> DataFrame:
                 run(instant.get(), True)
 
         def restored() -> None:
-            client.savepoint(request["instant"], "tests", "")
+            if not request.get("again"):
+                client.savepoint(request["instant"], "tests", "")
             client.restoreToSavepoint(request["instant"])
 
         {

@@ -192,7 +192,9 @@ class Table:
             if operation != "restore" or not self._left_a_restore():
                 break
             # It has failed midway, and nobody may write until somebody has run it again (Hudi goes on with its plan).
-            print(f"the JVM's restore is run again after {answer.get('error', '')[:300]}", flush=True)
+            request["again"] = True
+            causes = re.findall(r"^(?:Caused by: |: )(.*)$", answer.get("error", ""), re.MULTILINE)
+            print(f"the JVM's restore is run again after {' / '.join(causes)}", flush=True)
         return answer.get("error", "")
 
     def _left_a_restore(self) -> bool:

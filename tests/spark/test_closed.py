@@ -22,7 +22,7 @@ CALLS = {
     "execute": lambda _rows: ("20260101000000000",),
     **dict.fromkeys(("cluster", "compact", "compact_logs", "clean", "run_services", "explain"), lambda _rows: ()),
 }
-METHODS = [name for name in dir(lakelatch.spark.SparkTable) if not name.startswith("_")]
+METHODS = [name for name in dir(lakelatch.spark.SparkTable) if not name.startswith("_") and name != "close"]
 TXN_METHODS = ("insert", "upsert", "delete", "delete_where", "delete_all", "update_where", "merge", "read")
 
 
@@ -40,6 +40,22 @@ def test_a_closed_table_refuses(spark, make, tmp_path):
         with pytest.raises(TableError, match="was closed; open"):
             getattr(table, method)(*CALLS.get(method, lambda rows: (rows,))(rows))
         assert files(tmp_path) == before, method
+
+
+def test_a_block_closes_what_open_has_opened_and_no_table_that_it_was_given(spark, make):
+    url = make().table.url
+    with lakelatch.spark.open(spark, url) as table:
+        table.insert(spark.createDataFrame(*ROWS))
+    for _ in range(2):
+        with pytest.raises(TableError, match="was closed; open"):
+            table.read()
+        table.close()
+    with lakelatch.open(url) as given:
+        with lakelatch.spark.open(spark, given) as table:
+            assert table.read().count() == 1
+        assert given.read().count() == 1
+        table.close()
+        assert table.read().count() == 1
 
 
 def test_a_transaction_of_a_job_that_is_over_refuses(spark, make, tmp_path):

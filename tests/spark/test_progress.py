@@ -189,3 +189,20 @@ def test_events_of_a_stream_are_told_too(make, spark):
     table.stream("a", columns=["v"], ordering="at").upsert(events, progress=told.append)
     assert (told[-1].what, told[-1].unit) == ("upsert", "tasks")
     assert told[-1].done == told[-1].total > 0
+
+
+def test_true_draws_a_bar_for_writes_and_services(
+    spark: Any, table: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as in a terminal
+    for n in range(3):
+        table.upsert(frame(spark, 0, 10, n))
+    for call in (
+        lambda: table.upsert(frame(spark, 0, 10, 1), progress=True),
+        lambda: table.clean(retain_commits=1, progress=True),
+    ):
+        capsys.readouterr()
+        call()
+        drawn = capsys.readouterr().err
+        assert "tasks" in drawn or "files" in drawn
+        assert drawn.endswith("\x1b[2K"), "the line is taken away"

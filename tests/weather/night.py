@@ -30,6 +30,7 @@ from .judge import Recovery, quantiles
 from .run import LOCKS, STORES, Weather
 from .table import LEASE_S
 
+LONG_MINUTES = 5.0  # a shorter life says nothing of what grows
 FOLDER = Path("build/weather-night")
 MEASURED = Path(__file__).with_name("measured.json")
 
@@ -131,6 +132,7 @@ def measured(done: Sequence[Slice]) -> dict[str, Any]:
             {"lock": each["lock"], "store": each["store"], "who": name.partition(" ")[0]} | used
             for each in done
             for name, used in each["used"].items()
+            if used["minutes"] >= LONG_MINUTES
         ],
     }
 

@@ -60,8 +60,11 @@ SAID: dict[str, tuple[str, str, str]] = {
 
 
 def table(measured: Mapping[str, Any]) -> str:
-    """Return the two tables, by fault and by lock."""
-    lines = ["| Fault | Safe | Nobody commits, p50, p99 | The operator |", "|---|---|---|---|"]
+    """Return what was done, and the tables by fault and by lock."""
+    told = measured["told"]
+    done = f"{measured['commits']:,} commits in {measured['hours']:g} h, {len(measured['findings']) or 'no'} findings"
+    lines = [f"{done}; {told.get('unknown', 0)} of {sum(told.values()):,} operations had an unknown outcome.", ""]
+    lines += ["| Fault | Safe | Nobody commits, p50, p99 | The operator |", "|---|---|---|---|"]
     for kind, (what, safe, does) in SAID.items():
         lines.append(f"| {kind}: {what} | {safe} | {_silence(measured['faults'].get(kind))} | {does} |")
     lines += ["", "| Lock | Next commit after all has healed, p50, p99, longest of |", "|---|---|"]

@@ -6,15 +6,12 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import typer
 
 from ..plain_text import visible, visible_json
-
-if TYPE_CHECKING:
-    from ..progress import Progress
 
 _PIPE_WIDTH = 1000
 _WIDTH_MIN = 40
@@ -127,37 +124,6 @@ def duration_text(seconds: float) -> str:
 def count_text(number: int, noun: str) -> str:
     """Return a number with its noun: 1 file, 3 files, 2 data files."""
     return f"{number:,} {noun}" if number == 1 or noun.endswith("s") else f"{number:,} {noun}s"
-
-
-class Bar:
-    """One line on stderr that shows a call's progress, as its ``progress``; nothing where stderr is no terminal."""
-
-    def __init__(self) -> None:
-        from rich.console import Console
-
-        self._console = Console(stderr=True)
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Callable[[Progress], None] | None:
-        if not self._console.is_terminal:
-            return None
-        from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import Progress as Bars
-
-        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
-        bars = self._stack.enter_context(Bars(*columns, console=self._console, transient=True))
-        task = bars.add_task("", total=None)
-
-        def tell(now: Progress) -> None:
-            of = "" if now.total is None else f" of {now.total:,}"
-            bars.update(
-                task, description=f"{now.what}: {now.done:,}{of} {now.unit}", completed=now.done, total=now.total
-            )
-
-        return tell
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
 
 class Waiting:

@@ -246,7 +246,7 @@ def test_a_file_that_was_cleaned_away_meanwhile_is_told(old):
     a.add("a")
     a.add("a")
     a.table.clean(retain_commits=1)
-    with pytest.raises(lakelatch.StorageError, match=r"a cleaning has taken it since `read` was called. Read again"):
+    with pytest.raises(lakelatch.StorageError, match="a cleaning has taken it since `read` was called, or another"):
         past.to_arrow()
     with pytest.raises(lakelatch.StorageError, match="Read again"):
         past.to_batches().read_all()

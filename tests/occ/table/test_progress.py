@@ -98,6 +98,52 @@ def test_a_call_tells_how_far_it_has_come(tmp_path: Path, name: str) -> None:
     assert len({each.what for each in told}) == 1
 
 
+@pytest.mark.parametrize("name", CALLS)
+def test_true_draws_a_bar_that_goes_with_the_call(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build, call, unit = CALLS[name]
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as in a terminal
+    with build(tmp_path / "t") as table:
+        call(table, True)
+    out, drawn = capsys.readouterr()
+    assert not out
+    assert unit in drawn
+    assert drawn.endswith("\x1b[2K"), "the line is taken away"
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_true_prints_one_line_where_there_is_no_terminal(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build, call, unit = CALLS[name]
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    with build(tmp_path / "t") as table:
+        told: list[Progress] = []
+        call(table, False)
+        assert not capsys.readouterr().err
+    with build(tmp_path / "again") as table:
+        call(table, told.append)
+    with build(tmp_path / "once more") as table:
+        call(table, True)
+    out, line = capsys.readouterr()
+    assert not out
+    assert line.count("\n") == 1
+    assert line.startswith(f"{told[-1].what}: {told[-1].done:,}")
+    assert f" {unit} in " in line
+
+
+def test_an_error_takes_the_bar_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with make(tmp_path / "t") as table, pytest.raises(InputError):
+        table.upsert(rows(0, 1, 1).drop_columns(["v"]), progress=True)
+    assert capsys.readouterr().err.endswith(("\x1b[2K", ""))
+    with make(tmp_path / "u") as table:
+        table.upsert(rows(0, 1, 1), progress=True)
+
+
 def test_clean_and_archive_tell_it_too_and_are_finished_by_the_next_when_they_are_ended(tmp_path: Path) -> None:
     told: list[Progress] = []
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
@@ -24,6 +25,7 @@ _ENDINGS = {
     ".arrow": "arrow", ".arrows": "arrow", ".feather": "arrow", ".ipc": "arrow",
 }  # fmt: skip
 _NOT_IN_JSON = ["NaN", "Infinity", "-Infinity"]
+_IN_COLUMN = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?(?:CSV conversion error to )?")
 FORMATS = ("parquet", "csv", "json", "arrow")
 
 
@@ -97,14 +99,23 @@ def _stream(source: IO[bytes], kind: str, known: pa.Schema | None) -> tuple[pa.S
         file = pq.ParquetFile(source if source.seekable() else pa.BufferReader(source.read()))
         return file.schema_arrow, file.iter_batches()
     if kind == "csv":
+        from csv import reader as csv_rows
+
         from pyarrow import csv
 
         # An empty cell is null; "" in quotes is an empty text; no word such as NA is null, since it may be a key.
         convert = csv.ConvertOptions(
             column_types=known, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
         )
-        reader = csv.open_csv(source, convert_options=convert, parse_options=csv.ParseOptions(newlines_in_values=True))
-        return reader.schema, iter(reader)
+        first = source.readline()
+        rest = source if source.seekable() else pa.BufferReader(first + source.read())
+        rest.seek(0)
+        names = next(csv_rows([first.decode("utf-8-sig", "replace")]), [])
+        with _columns_named(names):
+            reader = csv.open_csv(
+                rest, convert_options=convert, parse_options=csv.ParseOptions(newlines_in_values=True)
+            )
+        return reader.schema, _named(reader, names)
     if kind == "json":
         table = json_rows(source, known)
         return table.schema, iter(table.to_batches())
@@ -116,6 +127,25 @@ def _stream(source: IO[bytes], kind: str, known: pa.Schema | None) -> tuple[pa.S
         return file.schema, (file.get_batch(n) for n in range(file.num_record_batches))
     stream = pa.ipc.open_stream(rest)
     return stream.schema, iter(stream)
+
+
+@contextmanager
+def _columns_named(names: Sequence[str]) -> Iterator[None]:
+    """Raise Arrow's error about a value of a CSV file with the name of its column, where Arrow gives the number."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except pa.ArrowInvalid as e:
+        if (found := _IN_COLUMN.match(str(e))) is None or int(found[1]) >= len(names):
+            raise
+        column, what = names[int(found[1])], str(e)[found.end() :].splitlines()[0].rstrip(".")
+        raise InputError(f"column {column!r} is {what}; nothing was written", column=column) from e
+
+
+def _named(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    with _columns_named(names):
+        yield from batches
 
 
 def json_rows(source: Iterable[bytes], known: pa.Schema | None) -> pa.Table:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ...errors import InputError
+from ...progress import drawn
 from ..options import Json, Url
-from ..output import Bar, Waiting, bytes_text, count_text, duration_text, print_json, say
+from ..output import Waiting, bytes_text, count_text, duration_text, print_json, say
 from .files import format_of, read_rows
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def _write(
                 tell(f"reading {file}: {arrived:,} rows")
 
             rows = read_rows(file, kind, table.schema(), seen)
-        with Bar() as progress:
+        with drawn(True, text=False) as progress:
             verb: Callable[..., WriteResult] = getattr(target, operation)
             done = verb(rows, progress=progress, batch=numbered, note=noted, **columns)
         place = table.url

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...arguments import number
+from ...progress import drawn
 from ..options import Json, Url
-from ..output import Bar, count_text, print_json, print_table, say, wrapped
+from ..output import count_text, print_json, print_table, say, wrapped
 
 if TYPE_CHECKING:
     from ...occ.services import Executed
@@ -127,7 +128,7 @@ def archive(
             planned = table.plan_archive(keep_min=keep_min, keep_max=keep_max)
             _finish(table, planned, "no instant may go", plan_only=True, json=json)
             return
-        with Bar() as progress:
+        with drawn(True, text=False) as progress:
             done = table.archive(keep_min=keep_min, keep_max=keep_max, progress=progress)
     if json:
         print_json(asdict(done))
@@ -175,7 +176,7 @@ def _perform(
     if plan_only:
         _finish(table, plan(**given), nothing, plan_only=True, json=json)
         return
-    with Bar() as progress:
+    with drawn(True, text=False) as progress:
         executed = run(progress=progress, **given)
     done = [executed] if executed else []
     if json:
@@ -189,7 +190,7 @@ def _finish(table: Table, planned: str | None, nothing: str, *, plan_only: bool,
     left = [planned] if planned and plan_only else []
     done = []
     if planned and not plan_only:
-        with Bar() as progress:
+        with drawn(True, text=False) as progress:
             done = [table.execute(planned, progress=progress)]
     if json:
         print_json({"planned": left, "executed": [asdict(each) for each in done]})

@@ -172,6 +172,8 @@ def _settings(
     given = {key: value for key, value in settings.items() if value is not None}
     if given.get("statistics") not in (None, "all"):
         given["statistics"] = _names(given["statistics"])
+    if "unique_keys" in given:
+        given["unique_keys"] = {"true": True, "false": False}.get(given["unique_keys"], given["unique_keys"])
     if not options and not options_file:
         return given
     store = open_store(url)

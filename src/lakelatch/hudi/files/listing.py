@@ -8,7 +8,7 @@ sees are damage that a check must find.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from .file_names import PARTITION_METADATA, FileGroupId, base_name_parts, parse_log_name
@@ -91,6 +91,7 @@ class Listing:
         partitions: folders that are partitions; "" for the root of an unpartitioned table.
         unmarked: partitions without their metadata file.
         others: everything else outside ``.hoodie``: stray files.
+        only: the partitions that were listed; None: all of them.
     """
 
     bases: tuple[BaseFile, ...] = ()
@@ -98,12 +99,18 @@ class Listing:
     partitions: tuple[str, ...] = ()
     unmarked: tuple[str, ...] = ()
     others: tuple[Entry, ...] = ()
+    only: frozenset[str] | None = None
+
+    def covers(self, partition: str) -> bool:
+        """Return whether the files of a partition were listed."""
+        return self.only is None or partition in self.only
 
 
 def list_data_files(store: Store, partitions: Iterable[str] | None = None) -> Listing:
     """List the data files of the table at the store's root, or of some of its partitions ("" is the root itself)."""
     if partitions is not None:
-        return _sort(entry for partition in sorted(set(partitions)) for entry in store.list(partition))
+        only = frozenset(partitions)
+        return replace(_sort(entry for partition in sorted(only) for entry in store.list(partition)), only=only)
     # Hidden folders hold no rows; `.hoodie` may hold a metadata table, whose files look like data.
     return _sort(store.list("", recursive=True, hidden=False))
 

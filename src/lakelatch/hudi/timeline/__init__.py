@@ -34,10 +34,10 @@ from .service_metadata import (
     encode_restore,
     encode_savepoint,
 )
-from .snapshot import FileSlice, Landed, Replacement, Snapshot, TimelineView, build
+from .snapshot import FileSlice, Landed, Replacement, Slices, Snapshot, TimelineView, build, named_slices
 from .timeline import TIMELINE, Timeline, has_archive, read_timeline
 from .times import Time, same_time, time_of
-from .unlisted import ListedLater
+from .unlisted import ListedLater, Named
 
 __all__ = [
     "ACTIONS",
@@ -57,7 +57,9 @@ __all__ = [
     "Instant",
     "Landed",
     "ListedLater",
+    "Named",
     "Replacement",
+    "Slices",
     "Snapshot",
     "State",
     "Time",
@@ -78,6 +80,7 @@ __all__ = [
     "from_epoch_ms",
     "has_archive",
     "is_time",
+    "named_slices",
     "next_label",
     "note_archived_files",
     "parse",

@@ -8,23 +8,26 @@ committed, and nothing distinguishes a cleaned file from a kept one. So they rea
     t=2  the store carries out the put of A's file a second time
 
 The same happens to a file of a replaced file group once the replacement is archived. This library reads the note of the last
-archival (``NOTED``): its bound, and the older committed files that existed. No commit with such a T can follow it.
+archival (``NOTED``): its bound, and the older committed files that existed. No commit with such a T can follow it. The note
+names the base files among them that were the newest of their groups, so a reader misses one that another program deletes.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from ...errors import StorageError
-from ..files import BaseFile, LogFile
+from ..files import BaseFile, FileGroupId, LogFile
 from .archived import History
-from .instant import is_time
+from .commit_metadata import decode_commit
+from .instant import file_name, is_time
 
 if TYPE_CHECKING:
     from ...storage import Store
@@ -41,13 +44,18 @@ def _digest(path: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Note:
-    """The committed files with T before ``before``, as digests of their paths."""
+    """The committed files with T before ``before``, as digests of their paths; and ``named``, the paths of the base files
+    among them that were the newest of their groups.
+    """
 
     before: str = ""
     files: frozenset[bytes] = frozenset()
+    named: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:
-        return json.dumps({"before": self.before, "files": b64encode(b"".join(sorted(self.files))).decode()}).encode()
+        digests, names = b"".join(sorted(self.files)), "\n".join(sorted(self.named)).encode(errors="surrogatepass")
+        packed = {"files": digests, "named": zlib.compress(names)}
+        return json.dumps({"before": self.before} | {k: b64encode(v).decode() for k, v in packed.items()}).encode()
 
     @classmethod
     def from_bytes(cls, body: bytes) -> _Note | None:
@@ -57,23 +65,53 @@ class _Note:
             before, files = raw["before"], b64decode(raw["files"], validate=True)
             if not is_time(before) or len(files) % _BYTES:
                 return None
-            return cls(before, frozenset(files[at : at + _BYTES] for at in range(0, len(files), _BYTES)))
-        except (ValueError, KeyError, TypeError, RecursionError):
+            # Older versions do not name them.
+            names = zlib.decompress(b64decode(raw["named"], validate=True)) if "named" in raw else b""
+            digests = frozenset(files[at : at + _BYTES] for at in range(0, len(files), _BYTES))
+            return cls(before, digests, tuple(names.decode(errors="surrogatepass").split("\n")) if names else ())
+        except (ValueError, KeyError, TypeError, RecursionError, zlib.error):
             return None
 
 
 class ArchivedFiles:
-    """The data files of archived commits that count. The note is read once, at the first question."""
+    """The data files of archived commits that count. The note is read once, at the first question.
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    Args:
+        store: the table's.
+        history: its archived timeline.
+        begun: something has been archived; else no file is missed, which takes no request.
+    """
+
+    def __init__(self, store: Store, history: History, *, begun: bool) -> None:
+        self._store, self._history, self._begun = store, history, begun
         self._note: _Note | None = None
 
     def counts(self, file: BaseFile | LogFile) -> bool | None:
         """Return whether a file counts; None if nothing is noted of its time."""
+        note = self._noted()
+        return None if file.instant >= note.before else _digest(file.path) in note.files
+
+    def named(self, before: str) -> Iterator[BaseFile]:
+        """Yield the base files with T before that one which were the newest of their groups at the last archival."""
+        for path in self._noted().named if self._begun else ():
+            if (file := BaseFile.at(path, 0)) is not None and file.instant < before:
+                yield file
+
+    def not_replaced(self, files: Sequence[BaseFile]) -> list[BaseFile]:
+        """Return the files whose groups no commit has replaced that another engine has archived since the note."""
+        if not files:
+            return []
+        since = [i for i in self._history.instants(first=self._noted().before).values() if i.action == "replacecommit"]
+        gone = set[FileGroupId]()
+        for each, body in self._history.contents(since).items():
+            replaced = decode_commit(body, name=file_name(each), layout=2).replaced
+            gone |= {FileGroupId(partition, file_id) for partition, ids in replaced.items() for file_id in ids}
+        return [each for each in files if each.group not in gone]
+
+    def _noted(self) -> _Note:
         if self._note is None:
             self._note = self._read()
-        return None if file.instant >= self._note.before else _digest(file.path) in self._note.files
+        return self._note
 
     def _read(self) -> _Note:
         body = self._store.body(NOTED)
@@ -88,7 +126,13 @@ class ArchivedFiles:
         return note or _Note()
 
 
-def _next(last: _Note, before: str, landed: Collection[str], files: Iterable[BaseFile | LogFile]) -> _Note:
+def _next(
+    last: _Note,
+    before: str,
+    landed: Collection[str],
+    files: Iterable[BaseFile | LogFile],
+    newest: Iterable[BaseFile],
+) -> _Note:
     """Return the note with a later bound: files noted before, and files since then whose T is in ``landed``."""
     # A table of an older version has an archive of another form, which is not read.
     oldest = "" if last.before else min(landed, default="")
@@ -98,11 +142,17 @@ def _next(last: _Note, before: str, landed: Collection[str], files: Iterable[Bas
         since = last.before <= file.instant < before and (file.instant in landed or file.instant < oldest)
         if since or digest in last.files:
             noted.add(digest)
-    return _Note(before, frozenset(noted))
+    named = [each.path for each in newest if each.instant < before and _digest(each.path) in noted]
+    return _Note(before, frozenset(noted), tuple(named))
 
 
 def note_archived_files(
-    store: Store, history: History, going: Iterable[str], before: str, files: Iterable[BaseFile | LogFile]
+    store: Store,
+    history: History,
+    going: Iterable[str],
+    before: str,
+    files: Iterable[BaseFile | LogFile],
+    newest: Collection[BaseFile] = (),
 ) -> None:
     """Note the files that count once the commits with these T are archived too. Idempotent, also for concurrent writers.
 
@@ -114,6 +164,7 @@ def note_archived_files(
         going: T of the commits that are about to be archived.
         before: the first T that will remain on the active timeline.
         files: all data files that exist.
+        newest: the base files that readers of the newest state need, whether they exist or not.
 
     Raises:
         StorageError: the store gave no answer; retry.
@@ -128,7 +179,7 @@ def note_archived_files(
             continue
         # Commits archived since the last note, and those that are about to be.
         landed = {*going, *(each.requested for each in history.instants(first=last.before, last=before).values())}
-        body = _next(last, before, landed, files).to_bytes()
+        body = _next(last, before, landed, {*files, *newest}, newest).to_bytes()
         if stored is None:
             store.put_if_absent(NOTED, body)
         else:

@@ -5,6 +5,8 @@
     of the base files of a group the one with the largest T counts, whatever C says
     a log file belongs to the newest base file whose T is not after its C (version 6: not after the time in its name)
     a group that a visible replacecommit names is gone
+    a file that a commit names, and that no later one supersedes, counts even if it is not listed: reading it fails, where
+      its rows, or older ones in their place, would be a wrong answer
 
 Source: the rules that both readers were measured to follow.
 """
@@ -15,6 +17,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from ...errors import CorruptTableError, UnsupportedTableError
@@ -25,6 +28,7 @@ from .commit_metadata import CommitMetadata
 
 # A commit: the plain values of its log entry, its T and its C.
 Landed = tuple[Mapping[str, Any], str, str]
+Slices = Mapping[str, Mapping[str, "FileSlice"]]  # partition -> file id -> slice
 _LISTED_ALONE = 16  # list partitions one by one up to here, then all at once, which takes fewer requests
 
 
@@ -325,7 +329,7 @@ def _advanced(
 def _files_in(commit: Mapping[str, Any], completed: str) -> Iterator[BaseFile | LogFile]:
     """Yield the data files that a commit names."""
     for stat in commit.get("stats", ()):
-        paths, size = [stat["path"]], stat.get("file_size", 0)
+        paths, size = [stat["path"] or ""], stat.get("file_size", 0)
         if logs := stat.get("log_files"):
             folder = f"{stat['partition']}/" if stat["partition"] else ""
             paths = sorted({*paths, *(folder + name.rpartition("/")[2] for name in logs)})
@@ -342,6 +346,7 @@ def build(
     *,
     as_of: str | None = None,
     as_of_completion: str | None = None,
+    named: Slices = MappingProxyType({}),
 ) -> Snapshot:
     """Return the visible file slices.
 
@@ -351,6 +356,7 @@ def build(
         config: the table's; its layout decides how log files are attached.
         as_of: only commits with T not after this, as both Hudi readers travel in time.
         as_of_completion: only commits with C not after this.
+        named: the slices that these commits left (`named_slices`), as far as the listing covers their partitions.
 
     Raises:
         CorruptTableError: a commit left two base files of one file group; readers would choose differently.
@@ -383,7 +389,25 @@ def build(
             else:
                 log = replace(log, completed=completed)
             logs[log.group].append(log)
+    for each in (each for slices in named.values() for each in slices.values() if each.group not in gone):
+        known = bases.get(each.group)
+        if each.base and (known is None or (known.path != each.base.path and known.instant <= each.base.instant)):
+            bases[each.group] = each.base
+        # Layout 1 appends to one log file, so a file that is not listed has no size and no order there.
+        if each.logs and config.layout != 1:
+            there = {log.path for log in logs[each.group]}
+            logs[each.group] += (log for log in each.logs if log.path not in there)
+    if view.archived is not None and view.archived_before is not None:
+        old = (each for each in view.archived.named(view.archived_before) if listing.covers(each.partition))
+        lacking = [each for each in old if each.group not in gone and moment.completion_of(each) is not None]
+        lacking = [each for each in lacking if (b := bases.get(each.group)) is None or b.instant < each.instant]
+        bases |= {each.group: each for each in view.archived.not_replaced(lacking)}
     return _snapshot(bases, logs)
+
+
+def named_slices(commits: Iterable[Landed]) -> Slices:
+    """Return the slices that these commits, in order of C, left of what they wrote, whether the files exist or not."""
+    return _advanced({}, commits, lambda _: {})
 
 
 def _snapshot(bases: Mapping[FileGroupId, BaseFile], logs: Mapping[FileGroupId, Sequence[LogFile]]) -> Snapshot:

@@ -41,6 +41,7 @@ class Timeline:
         completed: completed instants of every action, in order of completion.
         pending: requested and inflight instants, each once in its later state, in order of T.
         empty: completed commits of zero bytes, which no reader survives.
+        archived: something has been archived.
     """
 
     store: Store
@@ -48,6 +49,7 @@ class Timeline:
     completed: tuple[Instant, ...]
     pending: tuple[Instant, ...]
     empty: tuple[Instant, ...] = ()
+    archived: bool = True
     _contents: dict[Instant, CommitMetadata] = field(default_factory=dict, compare=False, repr=False)
     _commits: list[tuple[Instant, ...]] = field(init=False, default_factory=list, compare=False, repr=False)
 
@@ -180,7 +182,9 @@ class Timeline:
 
     def archived_files(self) -> ArchivedFiles | None:
         """Return which files older than the timeline count; None for table version 6, which we never archive."""
-        return None if self.config.layout == 1 else ArchivedFiles(self.store)
+        if self.config.layout == 1:
+            return None
+        return ArchivedFiles(self.store, History(self.store, self.config.timeline_folder), begun=self.archived)
 
     def archived_by(self, *, requested: str | None = None, completed: str | None = None) -> tuple[Instant, ...]:
         """Return the archived commits with T not after ``requested`` and C not after ``completed``, in order of completion."""
@@ -219,13 +223,14 @@ def read_timeline(store: Store, config: TableConfig, *, tolerate_empty: bool = F
     config.refuse_opening()
     for _ in range(_LOOKS):
         listed, empty = _listed(store, config, tolerate_empty=tolerate_empty)
-        found = _without_archived(listed, store, config)
+        begun = _has_history(store, config)  # after the listing, so that it is never older than it
+        found = _without_archived(listed, store, config) if begun else listed
         # An archival always leaves the newest commit. If no listed commit is left, or none was listed because the old ones
         # went and the new ones sort before the point the listing had reached, later commits have completed: list again.
-        if any(i.state == "completed" and i.action in COMMIT_ACTIONS for i in found) or not _has_history(store, config):
+        if not begun or any(i.state == "completed" and i.action in COMMIT_ACTIONS for i in found):
             break
     completed, pending = _by_state(found)
-    return Timeline(store, config, completed, pending, tuple(empty))
+    return Timeline(store, config, completed, pending, tuple(empty), begun)
 
 
 def _has_history(store: Store, config: TableConfig) -> bool:
@@ -270,7 +275,7 @@ def _without_archived(found: list[Instant], store: Store, config: TableConfig) -
     """
     commits = [i.requested for i in found if _published(i.action) in COMMIT_ACTIONS]
     history = History(store, config.timeline_folder)
-    if config.layout == 1 or not commits or not history.begun():
+    if not commits:
         return found
     first, last = min(commits), max(commits)
     try:

@@ -16,10 +16,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..files import FileGroupId, Listing, list_data_files
-from .snapshot import FileSlice, Landed, Replacement, TimelineView, Unlisted, build
+from .snapshot import FileSlice, Landed, Replacement, Slices, TimelineView, Unlisted, build
 
 if TYPE_CHECKING:
     from .timeline import Timeline
+
+Named = Callable[["Timeline", Mapping[str, str]], Slices]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +33,20 @@ class ListedLater:
         view: the view of that timeline and of the commits since. Successors share its completion times.
         completed: commits with a later C do not count.
         refuse: called with that time after each listing; raises if a restore has committed since.
+        named: returns the slices that commits left, given T and C of each, for `build`.
     """
 
     timeline: Timeline
     view: TimelineView
     completed: str
     refuse: Callable[[str], None]
+    named: Named
 
     @classmethod
-    def of(cls, timeline: Timeline, completed: str, refuse: Callable[[str], None]) -> ListedLater:
+    def of(cls, timeline: Timeline, completed: str, refuse: Callable[[str], None], named: Named) -> ListedLater:
         """Return every partition, as of that completion time."""
         view = timeline.view()
-        return cls(timeline, replace(view, completion=dict(view.completion)), completed, refuse)
+        return cls(timeline, replace(view, completion=dict(view.completion)), completed, refuse, named)
 
     def slices_of(self, partition: str) -> Mapping[str, FileSlice]:
         """Implement `Unlisted`. One request to list, and those of ``refuse``."""
@@ -67,4 +71,7 @@ class ListedLater:
     def _built(self, listing: Listing) -> Mapping[str, Mapping[str, FileSlice]]:
         # After the listing: a restore between an earlier check and the listing would go unnoticed.
         self.refuse(self.completed)
-        return build(listing, self.view, self.timeline.config, as_of_completion=self.completed).by_partition()
+        landed = {requested: c for requested, c in list(self.view.completion.items()) if c <= self.completed}
+        named = {each: slices for each, slices in self.named(self.timeline, landed).items() if listing.covers(each)}
+        found = build(listing, self.view, self.timeline.config, as_of_completion=self.completed, named=named)
+        return found.by_partition()
