@@ -32,6 +32,10 @@ KINDS: dict[str, tuple[Severity, str]] = {
         "commits from the future: every later one has to be later still, so times tell little here",
     ),
     "instant-twice": ("damage", "two completed instants with the same requested or completion time"),
+    "clean-twice": (
+        "note",
+        "a clean that two engines have completed, as a JVM does with ours: both deleted the same files",
+    ),
     "instant-undone": ("damage", "a commit that a restore took back stands on the timeline again"),
     "history-torn": ("damage", "the archived timeline's number, manifest or a file of it is missing or torn"),
     "history-lacks": ("damage", "a commit of the log is neither on the active timeline nor archived"),

@@ -201,6 +201,13 @@ def put_back_an_undone_commit(table: Copy) -> None:
     path.write_bytes(body)
 
 
+def clean_twice(table: Copy) -> None:
+    with lakelatch.open(str(table.root)) as handle:
+        handle.clean(retain_commits=1)
+    (path,) = table.timeline.glob("*_*.clean")
+    shutil.copy(path, path.with_name(f"{path.name[:17]}_{FAR_AHEAD}.clean"))
+
+
 def archive(table: Copy) -> list[Path]:
     """Archive all but the newest commit; the paths of the others, which can be put back."""
     bodies = {path: path.read_bytes() for path in table.commits[:-1]}
@@ -297,6 +304,7 @@ DAMAGES = {
         lambda t: shutil.copy(t.commits[-1], t.timeline / f"{t.commits[-1].name[:17]}_{FAR_AHEAD}.commit"),
         {"publication-differs", "instant-ahead"},
     ),
+    "clean-twice": (clean_twice, set()),
     "instant-undone": (put_back_an_undone_commit, {"file-missing"}),
     "history-torn": (lambda t: (archive(t), (t.timeline / "history/manifest_1").unlink()), set()),
     "history-lacks": (forget_what_was_archived, set()),
