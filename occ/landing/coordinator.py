@@ -268,19 +268,27 @@ class Coordinator:
     def _land(self, waiting: Sequence[_Waiting]) -> LogEntry | None:
         """Append one entry with the commits of all that pass, under a lease of the table's lock."""
         session, ahead, self._ahead = self._session, self._ahead, None
-        for _ in range(_TRIES):
-            session.log.look()
-            if ahead is None and (session.settings.timeline_first or session.lock.shared_with_jvm):
-                return None
-            lease = self._lease(f"committing for {len(waiting)}") if ahead is None else ahead.take()
-            ahead = None
-            try:
-                with suppress(LockLostError):
-                    return session.log.append(partial(self._entry, lease, waiting), look=False, confirms=False)
-            finally:
-                self._let_begin()
-                session.afterwards(lease.release, "the lock could not be given back")
-        return None
+        try:
+            for _ in range(_TRIES):
+                session.log.look()
+                if ahead is None and self._leaves_to_writers():
+                    return None
+                lease = self._lease(f"committing for {len(waiting)}") if ahead is None else ahead.take()
+                ahead = None
+                try:
+                    if self._leaves_to_writers():  # since it was taken
+                        return None
+                    with suppress(LockLostError):
+                        return session.log.append(partial(self._entry, lease, waiting), look=False, confirms=False)
+                finally:
+                    session.afterwards(lease.release, "the lock could not be given back")
+            return None
+        finally:
+            self._let_begin()
+
+    def _leaves_to_writers(self) -> bool:
+        session = self._session
+        return bool(session.settings.timeline_first or session.lock.shared_with_jvm)
 
     def _lease(self, why: str) -> TableLease:
         return self._session.lease(why, lease_s=max(_LEASE_S, self._session.settings.coordinator_patience_s))

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import lakelatch
-from lakelatch.errors import ConfigError, ConflictError, RolledBackError
+from lakelatch.errors import ConfigError, ConflictError, LockTimeoutError, RolledBackError
 from lakelatch.occ.check.check import check
 from lakelatch.occ.coordination import Answer, Question
 from lakelatch.occ.entries import BeginRequest, Request
@@ -24,7 +24,7 @@ from lakelatch.occ.table.table import Table
 from lakelatch.testing.faults import On, Pause, Refuse
 
 from ...servers import versitygw
-from ..coordinated import Direct, asking, log_of, question
+from ..coordinated import Direct, asking, begun, log_of, question
 from ..world import (
     BEGUN,
     World,
@@ -148,6 +148,27 @@ def test_a_coordinator_that_dies_keeps_the_lock_for_as_long_as_its_writers_wait(
     lease = asked.leader.table.session.lease("a write of its own")
     assert lease.lease.deadline - now() == pytest.approx(settings.get("lease_s", 30.0), abs=0.1)
     lease.release()
+
+
+def test_begins_wait_no_longer_for_commits_whose_lock_cannot_be_had(world, asked):
+    """The lock was asked for while the last entry was published, and the next one's begins give way to its commits."""
+    coordinator, writer = asked.coordinator, asking(world, asked, "W")
+    txn = begun(writer, "a", "new")
+
+    class Refused:
+        ended = True
+
+        def take(self) -> None:
+            raise LockTimeoutError("others hold it", key="table")
+
+    first = asked.leader.env.event()
+    coordinator._ahead, coordinator._first = Refused(), first
+    asked.commit(question(txn))
+    assert coordinator._ahead is None
+    assert coordinator._first is None
+    assert first.is_set()
+    assert txn.commit() is not None
+    sound(world, BEGUN | {"new": 1})
 
 
 def test_several_begin_by_one_entry(world, asked):
