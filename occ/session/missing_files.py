@@ -37,8 +37,13 @@ def of_missing_file(session: Session, error: StorageError, since: str) -> LakeLa
     """Return the error of `files_there` for an error of the store; None if no data file is missing."""
     root = session.store.uri("").removeprefix("file://")
     path = str(error.details.get("path") or "").removeprefix(root).lstrip("/")
-    if (BaseFile.at(path, 0) or LogFile.at(path, 0)) is None or session.store.head(path) is not None:
+    file = BaseFile.at(path, 0) or LogFile.at(path, 0)
+    if file is None or session.store.head(path) is not None:
         return None
+    timeline = session.timeline()
+    first = timeline.first_active
+    if first is not None and file.instant >= first and all(each.requested != file.instant for each in timeline.commits):
+        return None  # no commit has it: it is what could not be written
     return missing(session, path, since)
 
 
