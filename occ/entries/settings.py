@@ -181,7 +181,7 @@ class Settings:
     neighbours: str = _word(
         NO_NEIGHBOURS,
         "other engines that write the table beside ours: ``none``, or ``hudi`` for Hudi's JVM writers, which "
-        "take the table's lock and read no log ([neighbours.md](neighbours.md)). Experimental.",
+        "take the table's lock and read no log ([neighbours.md](neighbours.md)).",
         NEIGHBOURS,
     )
     strategy: str = _word(
