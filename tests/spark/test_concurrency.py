@@ -299,13 +299,14 @@ def _wait_to_be_cancelled() -> None:
 _wait_to_be_cancelled.__module__ = "__main__"
 
 
-@pytest.mark.parametrize("mode", ["direct", "async"])
-def test_a_job_that_cannot_land_is_cancelled_while_its_tasks_write(
-    make: Callable[..., Any], spark: Any, mode: str
-) -> None:
+def test_a_job_that_cannot_land_is_cancelled_while_its_tasks_write(make: Callable[..., Any], spark: Any) -> None:
     """The older writer's marker stands after the job has begun; the job ends at once and leaves nothing."""
     plain = make(
-        rebase=False, early_conflict_detection=mode, bucket_count=2, heartbeat_interval_s=0.2, heartbeat_timeout_s=60
+        rebase=False,
+        early_conflict_detection="direct",
+        bucket_count=2,
+        heartbeat_interval_s=0.2,
+        heartbeat_timeout_s=60,
     )
     plain.insert(numbers(spark, 20, 0))
     before, root = data_files(plain), Path(plain.table.store.inner.root)

@@ -146,7 +146,7 @@ def test_a_file_that_goes_before_it_is_scanned_is_named(make: Callable[..., Any]
     view = table.table.view()
     slices = view.snapshot.file_slices()
     (tmp_path / "t" / slices[1].path).unlink()
-    with pytest.raises(lakelatch.errors.StorageError, match=slices[1].path):
+    with pytest.raises(lakelatch.errors.CorruptTableError, match=slices[1].path):
         rows_of(spark, table.table, slices, view.arrow_schema())
 
 
@@ -166,7 +166,9 @@ def test_a_file_that_is_gone_or_damaged_is_none_without_rows(
             spoil()
             with pytest.raises((PySparkException, Py4JJavaError), match="FAILED_READ_FILE"):
                 rows.collect()
-            with pytest.raises((PySparkException, Py4JJavaError, lakelatch.errors.StorageError)):
+            with pytest.raises(
+                (PySparkException, Py4JJavaError, lakelatch.errors.StorageError, lakelatch.CorruptTableError)
+            ):
                 table.delete_where("id > ''")
 
 
