@@ -18,6 +18,7 @@ server that judges leases by its own clock set ``server_clock = True`` and a sma
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import os
 import pickle
@@ -392,11 +393,16 @@ class LockProviderContract:
             # A handler in Python would not run in a child that hangs.
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(int(PATIENCE_S))
+            faulthandler.dump_traceback_later(PATIENCE_S - 1)  # so that a child that hangs says where
             code = 1
             try:
                 own = provider.acquire(key + "/child", wait_s=PATIENCE_S)
-                if lease.lost == "forked" and lease.release() is Release.WAS_LOST and own.release() is Release.RELEASED:
-                    code = 0
+                if lease.lost != "forked":
+                    code = 2
+                elif lease.release() is not Release.WAS_LOST:
+                    code = 3
+                else:
+                    code = 0 if own.release() is Release.RELEASED else 4
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
