@@ -105,6 +105,9 @@ class SimEvent:
                 self._scheduler.block()
             else:
                 self._scheduler.pause(max(timeout, 0.0) / self._rate)
+            # Or `set` would wake it later, where it waits for something else.
+            if task in self._waiting:
+                self._waiting.remove(task)
         return self._set
 
 

@@ -27,6 +27,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 import unicodedata
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -403,6 +404,8 @@ class LockProviderContract:
                     code = 3
                 else:
                     code = 0 if own.release() is Release.RELEASED else 4
+            except BaseException:  # noqa: BLE001 - it goes nowhere else
+                traceback.print_exc()
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

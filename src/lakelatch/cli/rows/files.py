@@ -25,7 +25,7 @@ _ENDINGS = {
     ".arrow": "arrow", ".arrows": "arrow", ".feather": "arrow", ".ipc": "arrow",
 }  # fmt: skip
 _NOT_IN_JSON = ["NaN", "Infinity", "-Infinity"]
-_IN_COLUMN = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?(?:CSV conversion error to )?")
+_IN_COLUMN = re.compile(r"In CSV column #([0-9]+): (?:Row #[0-9]+: )?(?:CSV conversion error to )?")
 FORMATS = ("parquet", "csv", "json", "arrow")
 
 
