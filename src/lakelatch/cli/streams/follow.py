@@ -91,6 +91,9 @@ def _lines(lines: BinaryIO, file: str, begin: int, *, once: bool) -> Iterator[by
         while not ended and (
             not whole() or (len(held) < _BATCH_BYTES and (regular or select.select([number], [], [], 0)[0]))
         ):
+            # A signal that comes right before a read that waits would be handled after it, and that may be never.
+            while not (regular or select.select([number], [], [], _PAUSE_S)[0]):
+                pass
             more = os.read(number, _READ_BYTES)
             held, at, ended = held + more, at + len(more), not more
         if found := whole():
