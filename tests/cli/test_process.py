@@ -259,3 +259,19 @@ def test_a_pipe_is_followed_until_it_ends_or_ctrl_c_comes(tmp_path):
         again = subprocess.run(command, input=2 * event + event.rstrip(), capture_output=True, text=True, check=True)
         assert [json.loads(each)["rows"] for each in again.stdout.splitlines()] == [1]
         assert table.read().to_pylist()[0]["n"] == 3
+
+
+def test_a_follower_that_nobody_reads_says_nothing_wrong_of_its_input(tmp_path):
+    url = str(tmp_path / "t")
+    with lakelatch.create(
+        url, record_key="id", schema="id string, n bigint, at bigint", streams={"s": {"columns": "n", "ordering": "at"}}
+    ) as table:
+        command = [*LAKELATCH, "streams", "follow", url, "s", "-", "--source", "pipe"]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen(command, text=True, **pipes) as child:
+            child.stdout.close()
+            child.stdin.write('{"id": "a", "n": 1, "at": 1}\n')
+            child.stdin.flush()
+            assert child.wait(60) == 141
+            assert "cannot be read" not in child.stderr.read()
+        assert table.read().count() == 1

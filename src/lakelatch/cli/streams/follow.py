@@ -52,31 +52,35 @@ def follow(
     with lakelatch.open(url) as table:
         stream, stands = table.stream(name), table.last_batch(source)
         table.session.refuse_if_unwritable()
-        try:
-            with opened(file) as lines:
-                for chunk in _lines(lines, file, stands or 0, once=once):
-                    end = (stands or 0) + len(chunk)
-                    try:
-                        rows = json_rows(chunk.split(b"\n"), table.schema())
-                    except InputError as e:
-                        raise InputError(f"{file}, in the lines after byte {stands or 0:,}: {e}", **e.details) from e
-                    done = stream.upsert(rows, batch=(source, end, stands))
-                    if json:
-                        told = {"rows": rows.num_rows, "bytes": end, "instant": done.instant, "repeated": done.repeated}
-                        print_json(told, indent=None)
-                    else:
-                        say(f"{done.instant}: {count_text(rows.num_rows, 'event')}, up to byte {end:,} of {source}")
-                    stands = end
-        except OSError as e:
-            raise InputError(f"{file} cannot be read: {e}. What was told here is written") from e
+        for chunk in _lines(file, stands or 0, once=once):
+            end = (stands or 0) + len(chunk)
+            try:
+                rows = json_rows(chunk.split(b"\n"), table.schema())
+            except InputError as e:
+                raise InputError(f"{file}, in the lines after byte {stands or 0:,}: {e}", **e.details) from e
+            done = stream.upsert(rows, batch=(source, end, stands))
+            if json:
+                told = {"rows": rows.num_rows, "bytes": end, "instant": done.instant, "repeated": done.repeated}
+                print_json(told, indent=None)
+            else:
+                say(f"{done.instant}: {count_text(rows.num_rows, 'event')}, up to byte {end:,} of {source}")
+            stands = end
 
 
-def _lines(lines: BinaryIO, file: str, begin: int, *, once: bool) -> Iterator[bytes]:
-    """Yield whole lines from an offset on, as many as are there; blank ones come with those that follow.
+def _lines(file: str, begin: int, *, once: bool) -> Iterator[bytes]:
+    """Yield whole lines of a file from an offset on, as many as are there; blank ones come with those that follow.
 
     Raises:
-        InputError: the file is not the one that was written up to ``begin``, or gets shorter.
+        InputError: the file cannot be read, is not the one that was written up to ``begin``, or gets shorter.
     """
+    try:
+        with opened(file) as source:
+            yield from _lines_of(source, file, begin, once=once)
+    except OSError as e:
+        raise InputError(f"{file} cannot be read: {e}. What was told here is written") from e
+
+
+def _lines_of(lines: BinaryIO, file: str, begin: int, *, once: bool) -> Iterator[bytes]:
     number, held, ended = lines.fileno(), b"", False
     regular = stat.S_ISREG(os.fstat(number).st_mode)
     at = _skip(lines, file, begin)
