@@ -80,6 +80,9 @@ class Source(Protocol):
     def footers(self) -> Footers: ...
 
 
+_PORTION_BYTES = 64 * 1024  # files as small as this are read by one thread, one after another
+
+
 class RowReader:
     """Reads one scan's rows; several threads may call it."""
 
@@ -95,9 +98,10 @@ class RowReader:
         env = self._session.env
 
         def rest() -> Iterator[Callable[[], pa.Table] | Ready[pa.Table]]:
-            for first, others in in_order(env, (partial(self._begin, each) for each in slices), at_once):
-                yield Ready(first)
-                yield from others
+            for begun in in_order(env, (partial(self._begin_all, each) for each in _portions(slices)), at_once):
+                for first, others in begun:
+                    yield Ready(first)
+                    yield from others
 
         return (rows for rows in in_order(env, rest(), at_once) if rows.num_rows)
 
@@ -111,6 +115,9 @@ class RowReader:
         if not slice_.logs:
             return int(self._session.footers.of(slice_.path, slice_.size).num_rows)
         return int(self._merged(slice_, ()).num_rows)
+
+    def _begin_all(self, slices: Sequence[FileSlice]) -> list[tuple[pa.Table, list[Callable[[], pa.Table]]]]:
+        return [self._begin(each) for each in slices]
 
     def _begin(self, slice_: FileSlice) -> tuple[pa.Table, list[Callable[[], pa.Table]]]:
         """Read the first row group; return its rows, and calls that read the others."""
@@ -168,15 +175,33 @@ class RowReader:
                 f"a row group of {self._session.url} has {rows.num_rows} rows where its footer says {count}"
             )
         fields, columns = [self._wanted.table.field(name) for name in names], []
+        schema = pa.schema(fields)
+        if rows.num_columns and rows.schema.equals(schema):
+            return pa.Table.from_arrays(rows.columns, schema=schema)
         for field in fields:
             if field.name not in rows.column_names:
                 columns.append(pa.nulls(count, field.type))
             else:
                 column = rows.column(field.name)
                 columns.append(column if column.type == field.type else column.cast(field.type))
-        return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+        return pa.Table.from_arrays(columns, schema=schema)
 
     def _that_may_match(self, footer: pq.FileMetaData) -> list[int]:
-        columns = sorted({each.column for each in self._terms})
         numbers = range(footer.num_row_groups)
+        if not self._terms:
+            return list(numbers)
+        columns = sorted({each.column for each in self._terms})
         return [n for n in numbers if may_match(self._terms, of_footer(footer, columns, row_groups=[n]))]
+
+
+def _portions(slices: Sequence[FileSlice]) -> Iterator[list[FileSlice]]:
+    """Yield neighbouring small slices together: a thread for each would cost as much as reading it."""
+    portion, size = list[FileSlice](), 0
+    for each in slices:
+        if portion and size + each.total_size > _PORTION_BYTES:
+            yield portion
+            portion, size = [], 0
+        portion.append(each)
+        size += each.total_size
+    if portion:
+        yield portion
