@@ -217,7 +217,7 @@ class StreamWork:
     def _as_spark(self, stream: Stream, kind: str, batch: list[Row]) -> None:
         """A task writes them, and perhaps a second attempt of it the same, beside the first one or later."""
         txn, env = self.txn, self.txn.session.env
-        plan = stream_writes.plan_of(txn, stream.name, deletes=kind != UPSERT)
+        plan = stream_writes.plan_of(txn, stream.name, "upsert" if kind == UPSERT else "delete")
         if plan.idle:
             return
         slices = slices_by_partition(txn.current.file_slices())
