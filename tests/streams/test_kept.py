@@ -229,8 +229,8 @@ def test_a_stream_without_ids_takes_nothing_back(table: lakelatch.Table) -> None
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ({"event_id": None}, "event_id="),
-        ({"events": None}, "events="),
+        ({"event_id": None}, "go together"),
+        ({"events": None}, "go together"),
         ({"events": "eid"}, "two columns of their own"),
         ({"event_id": "at"}, "two columns of their own"),
         ({"default": {"n": 0}}, "leave out `default`"),

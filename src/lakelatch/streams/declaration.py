@@ -134,6 +134,11 @@ def declared(
     """
     several = isinstance(ordering, list | tuple) and ordering
     order, *then_by = names(ordering, "ordering") if several else [text(ordering, "ordering")]
+    if (event_id is None) != (events is None):
+        raise InputError(
+            f"stream {name!r}: event_id and events go together, the column with the id of an event and the one that keeps the "
+            "events of a row; give both, or neither"
+        )
     kept = ("", "") if event_id is None and events is None else (text(event_id, "event_id"), text(events, "events"))
     given = tuple(each for each in names(columns, "columns") if each not in (order, *then_by, *kept))
     for what, value in (("on_delete", on_delete), ("null", null)):
