@@ -140,8 +140,8 @@ def test_events_are_taken_back(spark, make, route):
     expected = {"k": 1 + 100, "l": 1000 + 10_000}
     assert {row.id: row.e for row in table.read().collect()} == expected
     table.compact()
-    with table.transaction("upsert") as txn:
-        txn.stream("e").retract(spark.createDataFrame([("k", "x", "a")], "id string, city string, eid string"))
+    back = spark.createDataFrame([("k", "x", "a")], "id string, city string, eid string")
+    table.run(lambda txn: txn.stream("e").retract(back), operation="upsert")
     assert {row.id: row.e for row in table.read().collect()} == expected | {"k": 100}
     with pytest.raises(InputError, match="have no eid"):
         stream.retract(spark.createDataFrame([("k", "x", None)], "id string, city string, eid string"))
