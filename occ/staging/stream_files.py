@@ -19,7 +19,18 @@ from ...errors import CorruptTableError
 from ...hudi.files import FileGroupId, bucket_of, new_file_id
 from ...hudi.table import RECORD_KEY
 from ...hudi.timeline import FileSlice
-from ...streams import DELETED, IGNORE, UPSERT, BlockNote, Stream, folded, keep_within_range, stitched
+from ...streams import (
+    DELETED,
+    IGNORE,
+    RETRACTED,
+    UPSERT,
+    BlockNote,
+    Stream,
+    gross_of,
+    keep_within_range,
+    stitched,
+    to_write,
+)
 from .apply_rows import TaskFiles
 from .file_spec import FileSpec
 from .selection import placed
@@ -43,12 +54,13 @@ class StreamPlan:
     @property
     def idle(self) -> bool:
         """True if the stream's declaration makes these events no-ops."""
-        return self.kind != UPSERT and self.stream.on_delete == IGNORE
+        return self.kind not in (UPSERT, RETRACTED) and self.stream.on_delete == IGNORE
 
     @property
     def note(self) -> BlockNote:
         """The note in each block's footer."""
-        return BlockNote(self.stream.name, self.kind, self.stream.columns)
+        columns = (self.stream.event_id,) if self.kind == RETRACTED else self.stream.columns
+        return BlockNote(self.stream.name, self.kind, columns)
 
 
 def append_events(plan: StreamPlan, rows: pa.Table, files: TaskFiles) -> None:
@@ -59,19 +71,20 @@ def append_events(plan: StreamPlan, rows: pa.Table, files: TaskFiles) -> None:
     """
     for partition, bucket, unit in placed(plan.spec, rows):
         assert isinstance(bucket, int), "streams have a bucket index"
-        events, group = folded(unit, plan.stream, plan.kind), _onto(plan, partition, bucket)
+        events, group = to_write(unit, plan.stream, plan.kind), _onto(plan, partition, bucket)
         gone = events.column(RECORD_KEY).to_pylist() if plan.kind == DELETED else ()
         if plan.kind == UPSERT and plan.stream.merge:
-            read = partial(_totals, plan.spec, group, pc.unique(events.column(RECORD_KEY)))
-            keep_within_range(plan.stream, events, partial(_largest, plan.spec, group), read)
+            read = partial(_totals, plan, group, pc.unique(events.column(RECORD_KEY)))
+            keep_within_range(plan.stream, events, partial(_largest, plan, group), read)
         files.append(group, events, gone, note=plan.note.to_footer())
 
 
-def _largest(spec: FileSpec, group: FileSlice, column: str) -> Any:
+def _largest(plan: StreamPlan, group: FileSlice, column: str) -> Any:
     """Return the largest absolute value in a column of the base file, by its footer; None if that does not tell."""
-    if group.base is None:
+    # A total of kept events may become any part of them.
+    if group.base is None or plan.stream.event_id:
         return 0
-    footer = spec.footers.of(group.base.path, group.base.size)
+    footer = plan.spec.footers.of(group.base.path, group.base.size)
     names = [footer.schema.column(n).path for n in range(footer.num_columns)]
     if column not in names:
         return 0
@@ -84,11 +97,14 @@ def _largest(spec: FileSpec, group: FileSlice, column: str) -> Any:
     return max(found)
 
 
-def _totals(spec: FileSpec, group: FileSlice, keys: pa.Array, column: str) -> dict[str, Any]:
-    """Return the present values of a column by record key, of these keys."""
+def _totals(plan: StreamPlan, group: FileSlice, keys: pa.Array, column: str) -> Mapping[str, Any]:
+    """Return the present values of a column by record key, of these keys; of kept events `gross_of`."""
+    spec, stream = plan.spec, plan.stream
     if group.base is None and not group.logs:
         return {}
-    rows = stitched(spec.store, spec.streams, group, columns=[column], meta=False).rows
+    rows = stitched(spec.store, spec.streams, group, columns=[stream.events or column], meta=False).rows
+    if stream.event_id:
+        return gross_of(stream, rows, column, set(keys.to_pylist()), RECORD_KEY)
     if column not in rows.column_names:
         return {}
     rows = rows.filter(pc.is_in(rows.column(RECORD_KEY), value_set=keys))

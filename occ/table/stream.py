@@ -64,7 +64,7 @@ class TableStream:
             InputError: a column is missing, belongs to another stream, or its values do not fit; an ordering value is null
                 or NaN; a ``batch`` is needed. Nothing was written.
         """
-        return self._write(stream_writes.upsert(self._session, self.name, rows, zone), retries)
+        return self._write(stream_writes.write_of("upsert", self._session, self.name, rows, zone), retries)
 
     def delete(self, keys: Any, *, zone: str | None = None, **retries: Unpack[WriteOptions]) -> WriteResult:
         """Apply the stream's ``on_delete`` to the rows of these keys, where the stream has no newer event.
@@ -78,7 +78,22 @@ class TableStream:
         Raises:
             InputError: as for `upsert`.
         """
-        return self._write(stream_writes.delete(self._session, self.name, keys, zone), retries)
+        return self._write(stream_writes.write_of("delete", self._session, self.name, keys, zone), retries)
+
+    def retract(self, events: Any, *, zone: str | None = None, **retries: Unpack[WriteOptions]) -> WriteResult:
+        """Take back the events with these ids, in a stream that keeps its events (``event_id``).
+
+        The row is then as if they had never come, but for its newest ordering value. An id that is taken back stays so: the same
+        event counts for nothing when it comes later, or again. Like an event it takes no lock and never conflicts.
+
+        Args:
+            events: key and partition columns and the ``event_id``; other columns are not looked at.
+            zone: as for `upsert`, as are ``retries``.
+
+        Raises:
+            InputError: the stream does not keep its events; or as for `upsert`.
+        """
+        return self._write(stream_writes.write_of("retract", self._session, self.name, events, zone), retries)
 
     def __repr__(self) -> str:
         return f"<stream {self.name} of {self._session.url}: {described(self.declaration)}>"
@@ -130,6 +145,8 @@ def declare(session: Session, wanted: Stream) -> Stream:
             break
         assert schema is not None, "streams are declared of columns"
         refuse_mergers(stream, schema)
+        if stream.event_id and not any(each.name == stream.name for each in settings.streams):
+            _refuse_stored(session, stream)
 
         def build(state: LogState, settings: Settings = settings, seen: int = seen) -> LogEntry | None:
             # Retry unless the streams are still those that were compared, and, before the first stream, nothing was
@@ -148,6 +165,23 @@ def declare(session: Session, wanted: Stream) -> Stream:
         )
     session.secure_streams()
     return of_name(session.settings.streams, wanted.name, session.url)
+
+
+def _refuse_stored(session: Session, stream: Stream) -> None:
+    """Raise `InputError` if base files have values in the columns of a stream that keeps its events: no event tells of them."""
+    for each in session.snapshot().file_slices():
+        if each.base is None:
+            continue
+        footer = session.footers.of(each.base.path, each.base.size)
+        for number in range(footer.num_columns):
+            name, *_ = footer.schema.column(number).path.split(".")
+            chunks = [footer.row_group(group).column(number).statistics for group in range(footer.num_row_groups)]
+            if name in stream.columns and any(said is None or said.num_values for said in chunks):
+                raise InputError(
+                    f"stream {stream.name!r} keeps its events, and {each.base.path} of {session.url} has values of {name!r} "
+                    "that no event tells of, which the first event of a row would replace. Add new columns (`add_column`) for it",
+                    column=name,
+                )
 
 
 def refuse_at_creation(

@@ -644,6 +644,8 @@ class Table:
         default: Mapping[str, Any] | None = None,
         merge: Mapping[str, str] | None = None,
         foreign_readers: bool = True,
+        event_id: str | None = None,
+        events: str | None = None,
     ) -> TableStream:
         """Return a stream of the table, to write its events; with ``columns`` declare it, or add columns to it.
 
@@ -663,6 +665,9 @@ class Table:
             merge: mergers by column, as ``{"clicks": "sum"}`` (docs/merging.md); other columns take the newest event's value.
                 Needs ``foreign_readers=False``.
             foreign_readers: let Hudi's own readers see, as far as they can, events that are not compacted yet.
+            event_id: a column with the id of each event, so that an event may come twice, and can be taken back
+                (`TableStream.retract`). Needs ``foreign_readers=False`` and ``events``.
+            events: the column, an array of structs, in which a row then keeps its events. All mergers work on these.
 
         Raises:
             InputError: there is no such stream, it is declared differently, its columns are not free, or an option is
@@ -682,11 +687,14 @@ class Table:
                     default=default,
                     merge=merge,
                     foreign_readers=foreign_readers,
+                    event_id=event_id,
+                    events=events,
                 ),
             )
         else:
-            words = {"on_delete": on_delete, "null": null, "foreign_readers": foreign_readers}
-            refuse_incomplete(name, {**words, "default": default, "merge": merge})
+            words: dict[str, Any] = {"on_delete": on_delete, "null": null, "foreign_readers": foreign_readers}
+            words |= {"default": default, "merge": merge, "event_id": event_id, "events": events}
+            refuse_incomplete(name, words)
             session.log.catch_up()
         return TableStream(session, text(name, "stream name"), self._write)
 

@@ -321,6 +321,13 @@ class Workspace:
                 "times before the change as soon as a folder has a larger value",
                 column=name,
             )
+        for each in self.session.streams:
+            if each.event_id and name in each.own:
+                raise InputError(
+                    f"column {name!r} cannot become {kind}: {each.events} of {self.url} keeps the events of stream {each.name!r} "
+                    "with its present type; give the wider column to another stream",
+                    column=name,
+                )
         self._alter(lambda schema: with_wider(schema, name, kind))
 
     def _alter(self, change: Callable[[pa.Schema], pa.Schema]) -> None:

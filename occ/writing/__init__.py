@@ -6,4 +6,4 @@ from .merge_into import Asked, Clause, Clauses, Merge, merging, stage_merge
 from .moves import moves_rows, take_away, without_moved
 from .new_values import Computed, NewValues, sql
 from .row_writes import Write, replaced
-from .stream_writes import TransactionStream
+from .stream_writes import TransactionStream, Verb

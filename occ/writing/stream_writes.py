@@ -6,7 +6,7 @@ Memory: the rows passed in, and their file groups' log files.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +15,7 @@ from ...arguments import meant, suggesting
 from ...errors import InputError
 from ...hudi.table import partition_paths, shown
 from ...hudi.timeline import WriteStat
-from ...streams import CLEAR, CLEARED, DELETED, UPSERT, needs_batch, of_name
+from ...streams import CLEAR, CLEARED, DELETED, RETRACTED, UPSERT, needs_batch, of_name
 from ..incoming import Incoming, refuse_nulls
 from ..staging import StreamPlan, TaskFiles, append_events
 from .row_writes import Received, Write, Writer
@@ -24,24 +24,17 @@ if TYPE_CHECKING:
     from ..session import Session
 
 
-def upsert(session: Session, name: str, given: Any, zone: str | None) -> Write:
-    """See `TableStream.upsert`."""
+Verb = Literal["upsert", "delete", "retract"]
+
+
+def write_of(verb: Verb, session: Session, name: str, given: Any, zone: str | None) -> Write:
+    """Return a write of events. See `TableStream`."""
     incoming = Incoming(given, session.url, session.config, zone=zone)
 
     def staged(txn: Writer) -> None:
-        stage(txn, name, incoming, deletes=False)
+        stage(txn, name, incoming, verb)
 
-    return Write("upsert", staged, Received(session, incoming, incoming.source))
-
-
-def delete(session: Session, name: str, given: Any, zone: str | None) -> Write:
-    """See `TableStream.delete`."""
-    incoming = Incoming(given, session.url, session.config, zone=zone)
-
-    def staged(txn: Writer) -> None:
-        stage(txn, name, incoming, deletes=True)
-
-    return Write("delete", staged, Received(session, incoming, incoming.source))
+    return Write("delete" if verb == "delete" else "upsert", staged, Received(session, incoming, incoming.source))
 
 
 @suggesting
@@ -54,16 +47,20 @@ class TransactionStream:
 
     def upsert(self, rows: Any, *, zone: str | None = None) -> None:
         """See `TableStream.upsert`."""
-        upsert(self.txn.session, self.name, rows, zone).stage(self.txn)
+        write_of("upsert", self.txn.session, self.name, rows, zone).stage(self.txn)
 
     def delete(self, keys: Any, *, zone: str | None = None) -> None:
         """See `TableStream.delete`."""
-        delete(self.txn.session, self.name, keys, zone).stage(self.txn)
+        write_of("delete", self.txn.session, self.name, keys, zone).stage(self.txn)
+
+    def retract(self, events: Any, *, zone: str | None = None) -> None:
+        """See `TableStream.retract`."""
+        write_of("retract", self.txn.session, self.name, events, zone).stage(self.txn)
 
 
-def stage(txn: Writer, name: str, incoming: Incoming, *, deletes: bool) -> list[WriteStat]:
+def stage(txn: Writer, name: str, incoming: Incoming, verb: Verb) -> list[WriteStat]:
     """Write events into log files of the transaction, and return the files' statistics."""
-    plan, config, workspace = plan_of(txn, name, deletes=deletes), txn.session.config, txn.workspace
+    plan, config, workspace = plan_of(txn, name, verb), txn.session.config, txn.workspace
     rows = checked(plan, incoming.source(plan.spec.schema), txn.session.url)
     if not rows.num_rows or plan.idle:
         return []
@@ -76,7 +73,7 @@ def stage(txn: Writer, name: str, incoming: Incoming, *, deletes: bool) -> list[
     return stats
 
 
-def plan_of(txn: Writer, name: str, *, deletes: bool) -> StreamPlan:
+def plan_of(txn: Writer, name: str, verb: Verb) -> StreamPlan:
     """Begin a write of events of this stream in the transaction, and return its plan, without slices yet."""
     session, workspace = txn.session, txn.workspace
     workspace.refuse_merge("stream")
@@ -84,6 +81,12 @@ def plan_of(txn: Writer, name: str, *, deletes: bool) -> StreamPlan:
     session.secure_streams()
     stream, schema = of_name(session.streams, name, session.url), workspace.written_schema
     assert schema is not None, "streams are declared of columns"
+    if verb == "retract" and not stream.event_id:
+        raise InputError(
+            f"stream {name!r} of {session.url} declares no event_id, and its merged values do not tell one event from another, "
+            "so none can be taken back; nothing was written. Send an event that corrects it, or declare a stream that keeps its "
+            "events (event_id=..., events=...)"
+        )
     if workspace.batch is None and (column := needs_batch(stream, schema)):
         raise InputError(
             f"stream {name!r} of {session.url} merges {column} by {dict(stream.merge)[column]}, so events that are sent again "
@@ -92,7 +95,8 @@ def plan_of(txn: Writer, name: str, *, deletes: bool) -> StreamPlan:
             column=column,
         )
     workspace.next_write()
-    kind = UPSERT if not deletes else CLEARED if stream.on_delete == CLEAR else DELETED
+    cleared = CLEARED if stream.on_delete == CLEAR else DELETED
+    kind = {"upsert": UPSERT, "retract": RETRACTED, "delete": cleared}[verb]
     spec = workspace.file_spec(schema)
     # Log files have nulls in columns outside the stream, and deletes in all columns: only `checked` enforces not null.
     return StreamPlan(replace(spec, required=()), stream, kind, required=spec.required)
@@ -102,13 +106,15 @@ def checked(plan: StreamPlan, rows: pa.Table, url: str) -> pa.Table:
     """Return the rows with an event's columns only.
 
     Raises:
-        InputError: a column is missing or foreign, an event has no ordering value, or is null in a column declared not null.
+        InputError: a column is missing or foreign, an event has no ordering value or id, or is null in a column declared not
+            null.
     """
-    stream, config, deletes = plan.stream, plan.spec.config, plan.kind != UPSERT
+    stream, config, upserts = plan.stream, plan.spec.config, plan.kind == UPSERT
     if not (rows.num_rows or rows.num_columns):
         return rows
     keys = list(dict.fromkeys([*config.record_key_fields, *config.partition_fields]))
-    wanted = [*keys, *stream.ordered_by, *(() if deletes else stream.columns)]
+    told = [stream.event_id] if plan.kind == RETRACTED else stream.ordered_by
+    wanted = [*keys, *told, *(stream.columns if upserts else ())]
     if missing := [each for each in wanted if each not in rows.column_names]:
         unknown = [each for each in rows.column_names if each not in plan.spec.schema.names]
         hints = "".join(f" ({name!r}: {hint})" for name in unknown if (hint := meant(name, missing)))
@@ -117,15 +123,16 @@ def checked(plan: StreamPlan, rows: pa.Table, url: str) -> pa.Table:
             "stream, or it would make later values of the others too old; nothing was written",
             columns=missing,
         )
-    if not deletes and (more := [each for each in rows.column_names if each not in wanted]):
+    if upserts and (more := [each for each in rows.column_names if each not in wanted]):
         other = next((each.name for each in plan.spec.streams if more[0] in each.own), "")
         whose = f"which stream {other!r} writes" if other else "which it does not write"
+        whose = "which it fills itself" if more[0] == stream.events else whose
         raise InputError(
             f"the rows of stream {stream.name!r} of {url} have {', '.join(more)}, {whose}; leave it out, or give "
             "it to the stream; nothing was written",
             columns=more,
         )
-    for name in stream.ordered_by:
+    for name in dict.fromkeys((*told, *([stream.event_id] if upserts and stream.event_id else ()))):
         order = rows.column(name)
         strange = pc.is_nan(order) if pa.types.is_floating(order.type) else pa.scalar(value=False)
         bad = pc.or_kleene(pc.is_null(order), pc.fill_null(strange, fill_value=False))
@@ -133,7 +140,7 @@ def checked(plan: StreamPlan, rows: pa.Table, url: str) -> pa.Table:
             some = rows.filter(bad).column(keys[0])
             raise InputError(
                 f"{len(some)} rows of stream {stream.name!r} of {url} have no {name} ({keys[0]} {shown(some)}), by which its "
-                "events are ordered; nothing was written",
+                f"events are {'told apart' if name == stream.event_id else 'ordered'}; nothing was written",
                 column=name,
             )
     refuse_nulls(rows, [each for each in plan.required if each in wanted], config)

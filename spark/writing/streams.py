@@ -13,7 +13,7 @@ from ...hudi.timeline import WriteStat
 from ...occ.incoming import Incoming
 from ...occ.staging import StreamPlan, TaskFiles, append_events, refuse_if_over, slices_by_partition
 from ...occ.transaction import Transaction, WriteOptions, WriteResult
-from ...occ.writing import stream_writes
+from ...occ.writing import Verb, stream_writes
 from ..reading import columns
 from ..tasks import Answer, Task, table_of
 from .incoming import Source
@@ -27,7 +27,7 @@ class Jobs(Protocol):
     """The part of a table's writes that streams need."""
 
     def within(self, options: WriteOptions) -> Self: ...
-    def events(self, name: str, rows: Any, *, deletes: bool) -> WriteResult: ...
+    def events(self, name: str, rows: Any, verb: Verb) -> WriteResult: ...
     def tasks(self, rows: Any | None) -> int: ...
     def collect(self, txn: Transaction, rows: Any, task: Task, operation: str) -> list[Answer]: ...
 
@@ -36,7 +36,7 @@ class Jobs(Protocol):
 class SparkStream:
     """A stream of a table, written from DataFrames, as `TableStream` writes other rows.
 
-    The events of a DataFrame count in its order: its partitions one after the other, and the rows of each in order. Both
+    The events of a DataFrame count in its order: its partitions one after the other, and the rows of each in order. All
     methods take the bounds of `Table.run` and ``progress``, as `SparkTable.upsert` does, except in a transaction.
     """
 
@@ -45,11 +45,15 @@ class SparkStream:
 
     def upsert(self, rows: Any, **retries: Unpack[WriteOptions]) -> WriteResult:
         """Set the stream's columns of these rows. See `TableStream.upsert`."""
-        return self._within(retries).events(self.name, rows, deletes=False)
+        return self._within(retries).events(self.name, rows, "upsert")
 
     def delete(self, keys: Any, **retries: Unpack[WriteOptions]) -> WriteResult:
         """Do what the stream's ``on_delete`` says. See `TableStream.delete`."""
-        return self._within(retries).events(self.name, keys, deletes=True)
+        return self._within(retries).events(self.name, keys, "delete")
+
+    def retract(self, events: Any, **retries: Unpack[WriteOptions]) -> WriteResult:
+        """Take back the events with these ids. See `TableStream.retract`."""
+        return self._within(retries).events(self.name, events, "retract")
 
     def sink(self, *, source: str | None = None) -> Callable[[Any, int], WriteResult]:
         """Return a function for ``foreachBatch`` that commits each micro-batch once. ``source`` as in `SparkTable.sink`."""
@@ -60,13 +64,13 @@ class SparkStream:
 
 
 def write_events(
-    writes: Jobs, txn: Transaction, name: str, source: Source, schema: pa.Schema, *, deletes: bool
+    writes: Jobs, txn: Transaction, name: str, source: Source, schema: pa.Schema, verb: Verb
 ) -> list[WriteStat]:
     """Write the log files of one attempt, by the driver itself where the rows are few."""
     url = txn.url
     if source.small is not None:
-        return stream_writes.stage(txn, name, Incoming(source.small, url, txn.session.config), deletes=deletes)
-    plan = stream_writes.plan_of(txn, name, deletes=deletes)
+        return stream_writes.stage(txn, name, Incoming(source.small, url, txn.session.config), verb)
+    plan = stream_writes.plan_of(txn, name, verb)
     stream_writes.checked(plan, Incoming(schema.empty_table(), url, plan.spec.config).source(plan.spec.schema), url)
     if plan.idle:
         return []

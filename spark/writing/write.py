@@ -33,7 +33,7 @@ from ...occ.staging import GROUP_COLUMN, NEW, PARTITION_COLUMN, Kept, Plan, slic
 from ...occ.table import Table
 from ...occ.transaction import Retries, Transaction, WriteOptions, WriteResult, refuse_unknown
 from ...occ.turns import take_turn
-from ...occ.writing import Asked, Clauses, Computed, NewValues, moves_rows, stage_merge, take_away, without_moved
+from ...occ.writing import Asked, Clauses, Computed, NewValues, Verb, moves_rows, stage_merge, take_away, without_moved
 from ...occ.writing import Merge as MergeInto
 from ...progress import Reporter, drawn
 from ..reading import Reads, columns, in_spark, spark_schema, value_in_spark
@@ -632,14 +632,14 @@ class Writes:
 
     # Streams -----------------------------------------------------------------------------------------------------
 
-    def events(self, name: str, rows: Any, *, deletes: bool) -> WriteResult:
+    def events(self, name: str, rows: Any, verb: Verb) -> WriteResult:
         """Write events of a stream, which wait for no lock and conflict with no other write."""
         rows = self._received(rows)
         schema = columns.arrow_schema(rows.schema)
         with Source(rows, self._few(rows)).until_done() as source:
             return self._run(
-                lambda txn: write_events(self, txn, name, source, schema, deletes=deletes),
-                "delete" if deletes else "upsert",
+                lambda txn: write_events(self, txn, name, source, schema, verb),
+                "delete" if verb == "delete" else "upsert",
             )
 
     # Common ------------------------------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ FAILURES = {
     ("streams", "list"): ["{none}"],
     ("streams", "add"): ["{table}", "clicks", "--columns", "v", "--ordering", "nope"],
     ("streams", "explain"): ["{table}", "k"],
+    ("streams", "retract"): ["{table}", "clicks", "{none}"],
     ("streams", "follow"): ["{table}", "clicks", "{none}"],
     ("mergers", "check"): ["telepathy"],
     ("bench", "run"): ["telepathy"],

@@ -111,6 +111,29 @@ def test_files_are_written_as_events_of_a_stream(run, url, tmp_path):
     assert "no stream 'three'" in run("upsert", url, str(events), "--stream", "three", code=2).stderr
 
 
+def test_events_are_taken_back_by_a_file_of_ids(run, tmp_path):
+    url, events = str(tmp_path / "t"), tmp_path / "events.json"
+    columns = "id string, n bigint, at bigint, eid string, kept array<struct<at: bigint, n: bigint, eid: string>>"
+    lakelatch.create(
+        url, record_key="id", schema=columns, type="merge_on_read", table_version=9, bucket_count=1
+    ).close()
+    given = ["--columns", "n", "--ordering", "at", "--merge", "n=sum", "--no-foreign-readers", "--event-id", "eid"]
+    assert "--event-id and events" in run("streams", "add", url, "s", *given, code=2).stderr
+    told = run.json("streams", "add", url, "s", *given, "--events", "kept")
+    assert (told["event_id"], told["events"]) == ("eid", "kept")
+    events.write_text("".join(f'{{"id": "k", "n": {n}, "at": {n}, "eid": "e{n}"}}\n' for n in (1, 10, 100)))
+    run("upsert", url, str(events), "--stream", "s")
+    events.write_text('{"id": "k", "n": 10, "eid": "e10"}\n')
+    done = run.json("streams", "retract", url, "s", str(events), "--note", "job=fix")
+    assert (done["operation"], done["given"], done["files"]) == ("retract", 1, 1)
+    assert '"n": 101' in run("read", url, "--json").stdout
+    assert "retract" in run("streams", "explain", url, "k").stdout
+    (row,) = run.json("streams", "explain", url, "k")
+    assert {each["column"]: each["value"] for each in row["cells"]}["n"] == 101
+    events.write_text('{"id": "k"}\n')
+    assert "lack eid" in run("streams", "retract", url, "s", str(events), code=2).stderr
+
+
 def test_one_call_makes_a_table_with_its_streams(run, tmp_path):
     url = str(tmp_path / "made")
     columns = "id string, a bigint, a_at timestamp, seq int, b string, b_at bigint, c string, day date, hour int"

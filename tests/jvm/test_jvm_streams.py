@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ SCHEMA = pa.schema(
         *[("id", pa.string()), ("place", pa.string())],
         *[("amount", pa.int64()), ("state", pa.string()), ("order_at", pa.timestamp("us", "UTC"))],
         *[("clicks", pa.int32()), ("last", pa.string()), ("click_at", pa.int64())],
+        *(_KEPT := [("paid", pa.decimal128(20, 2)), ("bill", pa.string()), ("paid_at", pa.int64())]),
+        ("bills", pa.list_(pa.struct(_KEPT))),
     ]
 )
 
@@ -74,6 +77,14 @@ def test_hudi_readers_are_right_at_every_commit_without_late_events_and_after_ev
         table.compact()
         assert in_order(by_us(tmp_path / "table")) == before
         keep("compacted after late events, a clear and a row that came back")
+        given: dict[str, Any] = {"event_id": "bill", "events": "bills", "foreign_readers": False}
+        bills = table.stream("bills", columns=["paid"], ordering="paid_at", merge={"paid": "sum"}, **given)
+        bills.retract([{"id": "k3", "place": "p1", "bill": "late"}, {"id": "nobody", "place": "p1", "bill": "🙂"}])
+        paid = [{"paid": Decimal(n), "bill": f"{n}🙂", "paid_at": n} for n in range(3)]
+        bills.upsert([{"id": f"k{n}", "place": f"p{n % 2}"} | each for n in range(6) for each in paid])
+        bills.retract([{"id": f"k{n}", "place": f"p{n % 2}", "bill": f"{n}🙂"} for n in range(3)])
+        table.compact()
+        keep("compacted after events that were taken back")
     answers = ask_jvm([{"path": str(each), "kind": "snapshot"} for each in states], tmp_path)
     for folder, answer in zip(states, answers, strict=True):
         expected = in_order(by_us(folder))

@@ -19,7 +19,7 @@ from lakelatch.occ.services import compaction, rewriting
 from lakelatch.occ.session import Session
 from lakelatch.occ.staging import stream_files
 from lakelatch.occ.writing import stream_writes
-from lakelatch.streams import CLEARED, DELETED, UPSERT, events, merge
+from lakelatch.streams import CLEARED, DELETED, UPSERT, events, kept, merge
 
 from .mutant import Patches, method, mutant
 from .shape import Shape
@@ -37,6 +37,11 @@ def _merging(shape: Shape) -> Shape:
 
 def _kept(shape: Shape) -> Shape:
     return replace(_streams(shape), keepers=2)
+
+
+def _by_id(shape: Shape) -> Shape:
+    """With a stream that keeps its events and takes some back, and compactions."""
+    return replace(_streams(shape), streams=7, keepers=1 + shape.seed % 2)
 
 
 def _in_order(key: Callable[[LogFile], Any]) -> Patches:
@@ -339,6 +344,86 @@ def a_plan_has_a_log_file_twice() -> Patches:
         return {**more, "groups": [_with(a, b) for a, b in zip(content["groups"], more["groups"], strict=True)]}
 
     return [mock.patch.object(compaction, "grown", grown)]
+
+
+@mutant(_by_id)
+def an_event_that_was_taken_back_counts_if_it_comes_again() -> Patches:
+    """Of one id the newest entry stands; a retraction has no ordering value, so here it loses against any event."""
+
+    def make(real: Any) -> Any:
+        def settle(self: Any, emptied: Any) -> Any:
+            back, self._back = self._back, [np.zeros(len(each), bool) for each in self._back]
+            settled = real(self, emptied)
+            self._back = back
+            return replace(settled, back=np.asarray(settled.rows.column(self.stream.ordering).is_null()))
+
+        return settle
+
+    return [method(kept.KeptEvents, "settle", make)]
+
+
+@mutant(_by_id)
+def a_compaction_forgets_what_was_taken_back() -> Patches:
+    """Base files keep the events that count, and no retractions: an event that comes later, or again, counts."""
+
+    def make(real: Any) -> Any:
+        def add_kept(self: Any, lists: Any, codes: Any) -> None:
+            real(self, lists, codes)
+            stands = np.flatnonzero(~self._back[-1])
+            self._tables[-1] = self._tables[-1].take(pa.array(stands))
+            for each in (self._codes, self._blocks, self._back):
+                each[-1] = each[-1][stands]
+
+        return add_kept
+
+    return [method(kept.KeptEvents, "add_kept", make)]
+
+
+@mutant(_by_id)
+def a_clear_forgets_what_was_taken_back() -> Patches:
+    """What empties the columns of a stream takes its retractions away with its events."""
+
+    def make(real: Any) -> Any:
+        def settle(self: Any, emptied: Any) -> Any:
+            kept = [
+                emptied[codes] < np.maximum(blocks, 0) for codes, blocks in zip(self._codes, self._blocks, strict=True)
+            ]
+            for each in (self._codes, self._blocks, self._back):
+                each[:] = [values[stands] for values, stands in zip(each, kept, strict=True)]
+            self._tables[:] = [rows.filter(pa.array(stands)) for rows, stands in zip(self._tables, kept, strict=True)]
+            return real(self, emptied)
+
+        return settle
+
+    return [method(kept.KeptEvents, "settle", make)]
+
+
+@mutant(_by_id)
+def what_was_before_a_clear_is_kept() -> Patches:
+    """A clear leaves the events that came before it."""
+
+    def make(real: Any) -> Any:
+        return lambda self, emptied: real(self, np.full(len(emptied), -1))
+
+    return [method(kept.KeptEvents, "settle", make)]
+
+
+@mutant(_by_id)
+def an_event_that_comes_again_counts_again() -> Patches:
+    """Events have no ids, so each that comes counts."""
+
+    def make(real: Any) -> Any:
+        def settle(self: Any, emptied: Any) -> Any:
+            number = itertools.count()
+            for at, rows in enumerate(self._tables):
+                names = [f"{each}{next(number)}" for each in rows.column(self.stream.event_id).to_pylist()]
+                place = rows.schema.get_field_index(self.stream.event_id)
+                self._tables[at] = rows.set_column(place, self.stream.event_id, pa.array(names, pa.string()))
+            return real(self, emptied)
+
+        return settle
+
+    return [method(kept.KeptEvents, "settle", make)]
 
 
 _GROWN = compaction.grown

@@ -222,7 +222,7 @@ class Shape:
             self.appending(by_events=False),
             mix="streams",
             admin=self.admin,
-            streams=1 + self.seed % 4 if random.Random(self.seed * 31 + 11).random() < 0.6 else 5 + self.seed % 2,
+            streams=1 + self.seed % 4 if random.Random(self.seed * 31 + 11).random() < 0.6 else 5 + self.seed % 3,
             bucket_count=1 + self.seed % 2,
             writers=max(self.writers, 2 + self.seed % 3 // 2),
         )

@@ -28,10 +28,10 @@ from lakelatch.occ.entries.entries import Commit, LogEntry, Open, Setting
 from lakelatch.occ.staging import StreamPlan, slices_by_partition
 from lakelatch.occ.table.table import Table
 from lakelatch.occ.transaction.transaction import Transaction
-from lakelatch.occ.writing import stream_writes
+from lakelatch.occ.writing import Verb, stream_writes
 from lakelatch.spark.writing.rebase import stats_of
 from lakelatch.spark.writing.streams import PLACE, EventsTask
-from lakelatch.streams import CLEAR, CLEARED, DELETED, UPSERT, Stream, declared_in, slice_rows
+from lakelatch.streams import CLEAR, CLEARED, DELETED, RETRACTED, UPSERT, Stream, declared_in, slice_rows
 from lakelatch.testing import FakeEnvironment
 
 from ..streams.model import Model, Row
@@ -39,13 +39,15 @@ from .history import Anomaly, Attempt, State
 from .row_tables import NAME, ReadOnly
 from .store import Bodies
 
-_TEXTS = ("a1", "b1", "c1", "d1", "e1", "f1")
-_NUMBERS, _ORDERS = tuple(f"{each}2" for each in "abcdef"), tuple(f"{each}_at" for each in "abcdef")
+_TEXTS = ("a1", "b1", "c1", "d1", "e1", "f1", "g1", "g_id")
+_NUMBERS, _ORDERS = tuple(f"{each}2" for each in "abcdefg"), tuple(f"{each}_at" for each in "abcdefg")
+_KEPT = [("g_at", pa.int64()), ("g1", pa.string()), ("g2", pa.int64()), ("g_id", pa.string())]
 _VALUES = (*_TEXTS, *_NUMBERS, *_ORDERS)
 _SCHEMA = pa.schema(
     [
         *((name, pa.string()) for name in ("id", "part", *_TEXTS)),
         *((name, pa.int64()) for name in (*_NUMBERS, *_ORDERS)),
+        ("g_events", pa.list_(pa.struct(_KEPT))),
     ]
 )
 KEYS, _PARTS = tuple("klm"), ("a", "b")
@@ -62,9 +64,16 @@ _DECLARED: dict[str, dict[str, Any]] = {
         "on_delete": "ignore",
         "foreign_readers": False,
     },
+    "g": {
+        "columns": ["g1", "g2"],
+        "merge": {"g1": "first", "g2": "sum"},
+        "event_id": "g_id",
+        "events": "g_events",
+        "foreign_readers": False,
+    },
 }
 # What is declared from the beginning, and with which columns; the rest comes while others write.
-SETS = (("", 0), ("ab", 2), ("abcd", 1), ("cd", 1), ("bd", 2), ("ae", 1), ("ef", 1))
+SETS = (("", 0), ("ab", 2), ("abcd", 1), ("cd", 1), ("bd", 2), ("ae", 1), ("ef", 1), ("ag", 2))
 PLAIN = 4  # the first of these have no mergers, and get none
 
 _BY_SPARK = 0.15
@@ -142,7 +151,12 @@ def _event(stream: Stream, kind: str, part: str, key: str, luck: Random, name: s
             return None
         return name if column in _TEXTS else luck.randint(0, 99)
 
-    row: Row = {"id": key, "part": part, stream.ordering: luck.randint(0, 6)}
+    if stream.event_id and kind != CLEARED:
+        row: Row = {"id": key, "part": part, stream.event_id: luck.choice("xyz")}
+        if kind == RETRACTED:
+            return row
+        return row | {column: value(column) for column in stream.columns[:-1]} | {stream.ordering: luck.randint(0, 6)}
+    row = {"id": key, "part": part, stream.ordering: luck.randint(0, 6)}
     return row | ({column: value(column) for column in stream.columns} if kind == UPSERT else {})
 
 
@@ -191,7 +205,7 @@ class StreamWork:
 
     def _write(self, stream: Stream, kind: str) -> None:
         if kind == DELETED and stream.on_delete == CLEAR:
-            kind = CLEARED
+            kind = RETRACTED if stream.event_id and self.luck.random() < 0.7 else CLEARED
         size = self.luck.choice((1, 1, 2, 3))
         name = f"{self.attempt.name}.{len(self.attempt.events)}"
         self._send(
@@ -211,13 +225,13 @@ class StreamWork:
         if self.luck.random() < _BY_SPARK and len({(row["part"], row["id"]) for row in batch}) == len(batch):
             return self._as_spark(stream, kind, batch)
         written = self.txn.stream(stream.name)
-        (written.upsert if kind == UPSERT else written.delete)(batch)
+        getattr(written, _verb(kind))(batch)
         return None
 
     def _as_spark(self, stream: Stream, kind: str, batch: list[Row]) -> None:
         """A task writes them, and perhaps a second attempt of it the same, beside the first one or later."""
         txn, env = self.txn, self.txn.session.env
-        plan = stream_writes.plan_of(txn, stream.name, deletes=kind != UPSERT)
+        plan = stream_writes.plan_of(txn, stream.name, _verb(kind))
         if plan.idle:
             return
         slices = slices_by_partition(txn.current.file_slices())
@@ -236,6 +250,10 @@ class StreamWork:
             env.thread(second, name="second attempt")
         with txn.workspace.staging():
             txn.workspace.add(stats_of([task.run(batches, 0)]))
+
+
+def _verb(kind: str) -> Verb:
+    return "upsert" if kind == UPSERT else "retract" if kind == RETRACTED else "delete"
 
 
 class Follow:

@@ -126,6 +126,28 @@ def test_events_that_are_not_whole_are_refused_and_nothing_is_written(spark, tab
 
 
 @pytest.mark.parametrize("route", ["driver", "tasks"])
+def test_events_are_taken_back(spark, make, route):
+    fields = [("e_at", pa.int64()), ("e", pa.int64()), ("eid", pa.string())]
+    schema = pa.schema([*SCHEMA, *fields, ("kept", pa.list_(pa.struct(fields)))])
+    table = make(sizes=ROUTES[route], **{**MADE, "schema": schema})
+    given = {"merge": {"e": "sum"}, "event_id": "eid", "events": "kept", "foreign_readers": False}
+    stream = table.stream("e", columns="e", ordering="e_at", **given)
+    frame = "id string, city string, e_at long, e long, eid string"
+    back = spark.createDataFrame([("k", "x", 0, "b"), ("l", "x", 0, "𝄞")], "id string, city string, e int, eid string")
+    assert stream.retract(back).files > 0
+    rows = [(key, "x", n, 10**n, eid) for n, (key, eid) in enumerate(product("kl", "ab𝄞"))]
+    stream.upsert(spark.createDataFrame(rows, frame))
+    expected = {"k": 1 + 100, "l": 1000 + 10_000}
+    assert {row.id: row.e for row in table.read().collect()} == expected
+    table.compact()
+    back = spark.createDataFrame([("k", "x", "a")], "id string, city string, eid string")
+    table.run(lambda txn: txn.stream("e").retract(back), operation="upsert")
+    assert {row.id: row.e for row in table.read().collect()} == expected | {"k": 100}
+    with pytest.raises(InputError, match="have no eid"):
+        stream.retract(spark.createDataFrame([("k", "x", None)], "id string, city string, eid string"))
+
+
+@pytest.mark.parametrize("route", ["driver", "tasks"])
 def test_a_total_that_others_could_not_read_is_refused_by_key(spark, make, route):
     table = make(sizes=ROUTES[route], **MADE)
     half = 2**62

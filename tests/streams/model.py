@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakelatch.streams import CLEARED, DELETED, UPSERT, Stream
+from lakelatch.streams import CLEARED, DELETED, RETRACTED, UPSERT, Stream
 
 from ..mergers.model import union
 
@@ -22,17 +22,33 @@ MERGED: dict[str, Callable[[list[Any]], Any]] = {
     "merge_map(2, by='ts')": lambda maps: union(maps, "ts")[:2],
     "top_n(2)": lambda lists: sorted({each for some in lists for each in some}, reverse=True)[:2],
 }
+# Of what a stream keeps, in its order; a null is a value of an event.
+KEPT: dict[str, Callable[[list[Any]], Any]] = {
+    "last": lambda values: values[-1],
+    "last_non_null": lambda values: next((each for each in reversed(values) if each is not None), None),
+    "first": lambda values: values[0],
+    "first_non_null": lambda values: next((each for each in values if each is not None), None),
+    "sum": lambda values: sum(some) if (some := [each for each in values if each is not None]) else None,
+    "top_n(2)": lambda lists: sorted({each for some in lists for each in some or ()}, reverse=True)[:2],
+    "collect_list(3)": lambda lists: [each for some in lists for each in some or ()][-3:],
+}
 
 
 @dataclass
 class State:
     """One key: whether it has a row, the newest ordering value of each stream, the values; of a column with a merger a list
-    of what events have contributed since it was emptied, with the newest value that its stream had then."""
+    of what events have contributed since it was emptied, with the newest value that its stream had then; of a stream that
+    keeps its events these by id, None for one that was taken back."""
 
     there: bool = False
     newest: dict[str, Any] = field(default_factory=dict)
     emptied: dict[str, Any] = field(default_factory=dict)
     values: Row = field(default_factory=dict)
+    kept: dict[str, dict[Any, Row | None]] = field(default_factory=dict)
+
+    def empty(self, name: str) -> None:
+        """What was taken back stays so."""
+        self.kept[name] = {key: None for key, event in self.kept.get(name, {}).items() if event is None}
 
 
 class Model:
@@ -47,6 +63,11 @@ class Model:
 
     def apply(self, name: str, kind: str, batch: list[Row]) -> None:
         stream = self.streams[name]
+        if kind == RETRACTED:
+            for event in batch:
+                state = self.states.setdefault(tuple(event[each] for each in self.keys), State())
+                state.kept.setdefault(name, {})[event[stream.event_id]] = None
+            return
         self._set(stream, kind, batch)
         if kind == UPSERT:
             for event in batch:
@@ -57,6 +78,12 @@ class Model:
         state = self.states[tuple(event[each] for each in self.keys)]
         floor = state.emptied.get(stream.name)
         if floor is not None and self._order(stream, event) < floor:
+            return
+        if stream.event_id:
+            kept = state.kept.setdefault(stream.name, {})
+            before = kept.get(event[stream.event_id], {})
+            if before == {} or (before is not None and self._order(stream, before) <= self._order(stream, event)):
+                kept[event[stream.event_id]] = {each: event[each] for each in (*stream.ordered_by, *stream.columns)}
             return
         for column, merger in stream.merge:
             if column in stream.columns and column in event:
@@ -84,10 +111,13 @@ class Model:
                         state.values[column] = event[column]
             elif kind == CLEARED:
                 state.emptied[name] = self._order(stream, event)
+                state.empty(name)
                 for column in stream.columns if state.there else ():
                     state.values[column] = self._defaults().get(column)
             elif kind == DELETED:
                 state.there, state.values, state.emptied = False, {}, dict(state.newest)
+                for each in self.streams:
+                    state.empty(each)
 
     def _defaults(self) -> Row:
         merged = {column for stream in self.streams.values() for column, _ in stream.merge}
@@ -100,7 +130,10 @@ class Model:
         for key, state in self.states.items():
             if state.there:
                 row = {column: state.values.get(column) for each in self.streams.values() for column in each.columns}
-                for column, merger in [pair for each in self.streams.values() for pair in each.merge]:
+                for each in self.streams.values():
+                    row |= self._kept(each, state.kept.get(each.name, {})) if each.event_id else {}
+                summed = [each for each in self.streams.values() if not each.event_id]
+                for column, merger in [pair for each in summed for pair in each.merge]:
                     if column in row:
                         row[column] = MERGED[merger](row[column]) if row[column] else None
                 for each in self.streams.values():
@@ -108,6 +141,19 @@ class Model:
                     row |= dict(zip(each.ordered_by, newest, strict=True))
                 found[key] = row
         return found
+
+    def _kept(self, stream: Stream, kept: dict[Any, Row | None]) -> Row:
+        events = [each for each in kept.values() if each is not None]
+        events.sort(key=lambda event: (self._order(stream, event), event[stream.event_id]))
+        plain, fields = "last_non_null" if stream.null == "keep" else "last", (*stream.ordered_by, *stream.columns)
+        row: Row = {
+            each: KEPT[dict(stream.merge).get(each, plain)]([event[each] for event in events]) if events else None
+            for each in stream.columns
+        }
+        back = sorted(key for key, event in kept.items() if event is None)
+        return row | {
+            stream.events: [*events, *(dict.fromkeys(fields) | {stream.event_id: key} for key in back)] or None
+        }
 
     @staticmethod
     def _order(stream: Stream, event: Row) -> tuple[Any, ...]:

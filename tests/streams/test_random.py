@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 import lakelatch
 from lakelatch.errors import CommitError
 from lakelatch.occ.check.check import check
-from lakelatch.streams import CLEARED, DELETED, UPSERT
+from lakelatch.streams import CLEARED, DELETED, RETRACTED, UPSERT
 from lakelatch.testing import FakeEnvironment
 
 from ..thorough import THOROUGH
@@ -41,6 +41,16 @@ SCHEMA = pa.schema(
             ("d5", pa.string()),
         ],
         ("d_at", pa.float64()),
+        *(_KEPT := [("e_at", pa.int64()), ("e_seq", pa.int32()), ("e1", pa.int64()), ("e2", pa.string())]),
+        *(
+            _MORE := [
+                ("e3", pa.list_(pa.string())),
+                ("e4", pa.string()),
+                ("e5", pa.list_(pa.string())),
+                ("e_id", pa.string()),
+            ]
+        ),
+        ("e_events", pa.list_(pa.struct([*_KEPT, *_MORE]))),
     ]
 )
 DECLARED: dict[str, dict[str, Any]] = {
@@ -68,8 +78,17 @@ DECLARED: dict[str, dict[str, Any]] = {
         "foreign_readers": False,
     },
 }
-KINDS = {"a": DELETED, "b": CLEARED, "d": CLEARED}
+DECLARED["e"] = {
+    "columns": ["e1", "e2", "e3", "e4", "e5"],
+    "ordering": ["e_at", "e_seq"],
+    "merge": {"e1": "sum", "e2": "first", "e3": "top_n(2)", "e5": "collect_list(3)"},
+    "event_id": "e_id",
+    "events": "e_events",
+    "foreign_readers": False,
+}
+KINDS = {"a": DELETED, "b": CLEARED, "d": CLEARED, "e": CLEARED}
 IDS, PARTS = ["k", "ü𝄞{}%s", "k2", "k3"], ["p", "q"]
+_WAYS = st.sampled_from([1, -1])
 _TEXTS = st.none() | st.sampled_from(["", "x", "{}%𝄞"])
 _VALUES = {
     "a1": st.none() | st.integers(-3, 3),
@@ -91,6 +110,12 @@ _VALUES = {
     "d_at": st.sampled_from([-1.5, 0.0, 1.0, 2.0]),
     "d_seq": st.integers(-1, 1),
     "c_seq": st.integers(-1, 1).map(lambda n: Decimal(n) / 2),
+    "e1": st.none() | st.integers(-3, 3),
+    **dict.fromkeys(("e2", "e4"), _TEXTS),
+    **dict.fromkeys(("e3", "e5"), st.none() | st.lists(_TEXTS.filter(lambda text: text is not None), max_size=3)),
+    "e_at": st.integers(-2, 4),
+    "e_seq": st.integers(0, 1),
+    "e_id": st.sampled_from(["", "x", "ü", "\ue000", "𝄞"]),
 }
 
 
@@ -135,6 +160,19 @@ class Machine(RuleBasedStateMachine):
         for again in (False, True)[: 1 + second]:  # after a crash
             assert (stream.delete if delete else stream.upsert)(batch, batch=number).repeated == again
         self.landed([(name, delete, batch)])
+
+    @rule(data=st.data())
+    def retract(self, data: Any) -> None:
+        """Events are taken back that were there, that were not yet, and both in the transaction that sends them."""
+        sent, back = (self.batch(data, "e", delete=False) for _ in range(2))
+        with self.table.transaction("upsert") as txn:
+            for events, given in ((txn.stream("e").upsert, sent), (txn.stream("e").retract, back))[:: data.draw(_WAYS)]:
+                events(given)
+        with self.table.transaction("upsert") as txn:
+            txn.stream("e").retract(back[:1])
+        self.model.apply("e", UPSERT, sent)
+        self.model.apply("e", RETRACTED, back)
+        self.landed([])
 
     @precondition(lambda self: len(self.open) < 3)
     @rule(
@@ -213,7 +251,7 @@ class Machine(RuleBasedStateMachine):
         for table in (self.table, self.other):
             assert self.content(table) == expected
         fresh = lakelatch.open(self.table.url, env=self.env)
-        for few in (["b1"], ["d2"]):
+        for few in (["b1"], ["d2"], ["e1"], ["e2", "a1"]):
             assert self.content(fresh, ["part", "id", *few]) == {
                 key: {n: row[n] for n in few} for key, row in expected.items()
             }

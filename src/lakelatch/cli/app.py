@@ -152,6 +152,7 @@ _STREAMS = {
         ".streams.follow:follow",
         "Write the lines of a growing file as events of a stream, each once, until Ctrl-C.",
     ),
+    "retract": (".rows.write:retract", "Take events of a stream back, by their ids in a file."),
     "explain": (
         ".streams.commands:explain",
         "Tell of each column of a row which event set it, and what that replaced.",

@@ -17,6 +17,17 @@ from .declaration import (
     refuse_table,
     with_streams,
 )
-from .events import CLEARED, DELETED, UPSERT, BlockNote, floors_to_footer, folded, refuse_undeclared
+from .events import (
+    CLEARED,
+    DELETED,
+    RETRACTED,
+    UPSERT,
+    BlockNote,
+    floors_to_footer,
+    folded,
+    refuse_undeclared,
+    to_write,
+)
 from .explain import RowHistory, explained
+from .kept import gross_of
 from .merge import slice_rows, stitched

@@ -89,9 +89,9 @@ def zero_of(kind: pa.DataType) -> pa.Scalar:
 
 
 def _refuse_too_much(column: str, merger: Merger, values: pa.Array) -> None:
-    if not isinstance(merger, Sum | Count):
-        return
     kind = values.type
+    if not isinstance(merger, Sum | Count) or pa.types.is_floating(kind):
+        return
     most: Any = limit_of(kind) / SHARE if pa.types.is_decimal(kind) else limit_of(kind) // SHARE
     if pa.types.is_decimal(kind):
         values = values.cast(pa.decimal256(76, kind.scale))
@@ -111,6 +111,8 @@ def _refuse_too_much(column: str, merger: Merger, values: pa.Array) -> None:
 
 def needs_batch(stream: Stream, schema: pa.Schema) -> str:
     """Return a column to which a repeated event would contribute twice; "" if there is none."""
+    if stream.event_id:
+        return ""
     for name, merger in mergers_of(stream, [column for column in stream.columns if column in schema.names]).items():
         if not merger.laws(schema.field(name).type).idempotent:
             return name
@@ -137,6 +139,8 @@ def refuse_mergers(stream: Stream, schema: pa.Schema) -> None:
                 column=column,
                 merger=spec,
             )
+        if stream.event_id:
+            continue  # its events are all merged at once, in one order, so a merger has no law to keep
         # Checking laws costs more than the rest of a declaration, and each job that starts declares its stream again: cache it.
         broken = (_broken if merger.inner.__hash__ is None else _broken_once)(merger, kind, said, f"{spec} of {kind}")
         if broken:
@@ -195,9 +199,11 @@ def keep_within_range(
     Args:
         events: as `folded` gives them, the rows of a key adjacent.
         stored: returns the largest absolute value that a base file has in a column; None if that is not known.
-        totals: returns the present values of a column by record key.
+        totals: returns the present values of a column by record key; of a stream that keeps its events `kept.gross_of`.
     """
-    sums = [name for name, merger in mergers_of(stream, events.column_names).items() if isinstance(merger.inner, Sum)]
+    found = mergers_of(stream, events.column_names).items()
+    sums = [name for name, merger in found if isinstance(merger.inner, Sum)]
+    sums = [name for name in sums if not pa.types.is_floating(events.schema.field(name).type)]
     if not sums or not events.num_rows:
         return
     keys = array_of_column(events, RECORD_KEY)
@@ -229,6 +235,8 @@ def keep_within_range(
             continue
         now = totals(name)
         for key, gain, loss in by_key:
+            if stream.event_id:  # any of them may be taken back
+                gain, loss = gain - loss, 0
             total = now.get(key) or 0
             if (gain and total + gain > limit / _HALF) or (loss and total + loss < -limit / _HALF):
                 raise InputError(

@@ -40,6 +40,8 @@ class Stream:
         columns: its value columns, which no other stream writes.
         ordering: the column whose value decides which event is newer; it belongs to this stream alone.
         then_by: more such columns, each for events that are equal by those before it.
+        event_id: the value column that tells its events apart; "" if it keeps none.
+        events: the column that keeps the events of a row, from which all columns are merged (`kept`).
         on_delete: the effect of its deletes: ``row`` removes the row, ``clear`` empties the stream's columns, ``ignore`` nothing.
         null: ``keep``: a null keeps the old value. ``write``: it replaces it.
         foreign_readers: True if Hudi's own readers are to see what they can of it before a compaction.
@@ -56,6 +58,13 @@ class Stream:
     defaults: tuple[Default, ...] = ()
     merge: tuple[tuple[str, str], ...] = ()
     then_by: tuple[str, ...] = ()
+    event_id: str = ""
+    events: str = ""
+
+    @property
+    def gathers(self) -> bool:
+        """True if events contribute to some column however late they come."""
+        return bool(self.merge or self.event_id)
 
     @property
     def ordered_by(self) -> tuple[str, ...]:
@@ -65,7 +74,13 @@ class Stream:
     @property
     def own(self) -> tuple[str, ...]:
         """All columns that it writes, the ordering columns first."""
-        return (*self.ordered_by, *self.columns)
+        return (*self.ordered_by, *self.columns, *([self.events] if self.events else []))
+
+    def needed(self, columns: Collection[str]) -> tuple[str, ...]:
+        """Return more columns that are read to merge these: where it keeps its events the values are merged from them."""
+        if not self.event_id or not {*self.columns, self.events} & set(columns):
+            return ()
+        return (self.event_id, self.events, *(self.columns if self.events in columns else ()))
 
     def order_of(self, event: Mapping[str, Any]) -> Any:
         """Return the value by which an event is ordered, a tuple of several; None if the stream has set none of them."""
@@ -74,7 +89,8 @@ class Stream:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for a log entry. Earlier versions of this library read it without the fields left out."""
-        return {name: value for name, value in asdict(self).items() if name not in ("merge", "then_by") or value}
+        later = ("merge", "then_by", "event_id", "events")
+        return {name: value for name, value in asdict(self).items() if name not in later or value}
 
     @classmethod
     def from_json(cls, value: Any) -> Stream:
@@ -91,8 +107,8 @@ class Stream:
             )
         except (TypeError, KeyError, ValueError) as e:
             raise ConfigError(f"{value!r:.80} declares no stream that this version knows; upgrade lakelatch") from e
-        strange = made.on_delete not in ON_DELETE or made.null not in NULL
-        told = (made.name, *made.own, *(each for pair in made.merge for each in pair))
+        strange = made.on_delete not in ON_DELETE or made.null not in NULL or bool(made.event_id) != bool(made.events)
+        told = (made.name, made.event_id, made.events, *made.own, *(each for pair in made.merge for each in pair))
         if strange or not all(isinstance(each, str) for each in told):
             raise ConfigError(f"stream {made.name!r} is declared as this version cannot read it; upgrade lakelatch")
         return made
@@ -108,6 +124,8 @@ def declared(
     default: Mapping[str, Any] | None = None,
     merge: Mapping[str, str] | None = None,
     foreign_readers: Any = True,
+    event_id: Any = None,
+    events: Any = None,
 ) -> Stream:
     """Return the declaration that these arguments of `Table.stream` make; it is not compared with a table yet.
 
@@ -116,7 +134,13 @@ def declared(
     """
     several = isinstance(ordering, list | tuple) and ordering
     order, *then_by = names(ordering, "ordering") if several else [text(ordering, "ordering")]
-    given = tuple(each for each in names(columns, "columns") if each not in (order, *then_by))
+    if (event_id is None) != (events is None):
+        raise InputError(
+            f"stream {name!r}: event_id and events go together, the column with the id of an event and the one that keeps the "
+            "events of a row; give both, or neither"
+        )
+    kept = ("", "") if event_id is None and events is None else (text(event_id, "event_id"), text(events, "events"))
+    given = tuple(each for each in names(columns, "columns") if each not in (order, *then_by, *kept))
     for what, value in (("on_delete", on_delete), ("null", null)):
         if value not in _WORDS[what]:
             raise InputError(f"{what}={value!r} is unknown; say {' or '.join(map(repr, _WORDS[what]))}")
@@ -134,6 +158,9 @@ def declared(
             f"stream {name!r} merges {', '.join(column for column, _ in mergers)}, of which Hudi's own readers would show what "
             "one event contributed, until the table is compacted; say foreign_readers=False if only this library reads the table"
         )
+    if kept[0]:
+        _refuse_kept(name, kept, (order, *then_by), default, foreign_readers=foreign_readers)
+        given = (*given, kept[0])
     return Stream(
         text(name, "stream name"),
         given,
@@ -144,7 +171,29 @@ def declared(
         tuple(Default(column, _plain(column, value), "") for column, value in (default or {}).items()),
         mergers,
         tuple(then_by),
+        *kept,
     )
+
+
+def _refuse_kept(
+    name: Any, kept: tuple[str, str], ordering: Collection[str], default: Any, *, foreign_readers: bool
+) -> None:
+    """Raise `InputError` for a stream that keeps its events and is declared so that it cannot."""
+    if kept[0] == kept[1] or set(kept) & set(ordering):
+        raise InputError(
+            f"stream {name!r}: event_id={kept[0]!r} and events={kept[1]!r} name two columns of their own, beside the ordering "
+            "columns: one with the id of an event, one that keeps the events of a row"
+        )
+    if default:
+        raise InputError(
+            f"stream {name!r} keeps its events, and a column without an event that counts is null; leave out `default`, and "
+            "fill the nulls when you read"
+        )
+    if foreign_readers:
+        raise InputError(
+            f"stream {name!r} keeps its events, and Hudi's own readers would show one alone until the table is compacted; say "
+            "foreign_readers=False if only this library reads the table"
+        )
 
 
 def _mergers(merge: Any, columns: Collection[str]) -> tuple[tuple[str, str], ...]:
@@ -191,7 +240,8 @@ def refuse_incomplete(name: Any, said: Mapping[str, Any]) -> None:
     Args:
         said: each of these arguments and its value.
     """
-    usual = {"on_delete": CLEAR, "null": KEEP, "default": None, "merge": None, "foreign_readers": True}
+    usual = {"on_delete": CLEAR, "null": KEEP, "foreign_readers": True}
+    usual |= dict.fromkeys(("default", "merge", "event_id", "events"))
     # 1 equals True in Python, so types are compared too.
     if other := [what for what, value in said.items() if type(value) is not type(usual[what]) or value != usual[what]]:
         raise InputError(
@@ -239,6 +289,11 @@ def _extended(old: Stream, wanted: Stream, table: str, streams: Sequence[Stream]
     # Name, ordering, deletes and nulls must be as declared; only columns can be added.
     bare = [replace(each, columns=(), defaults=(), merge=()) for each in (old, wanted)]
     merged = tuple(each for each in wanted.merge if each[0] in old.columns) == old.merge
+    if old.event_id and set(old.columns) < set(wanted.columns):
+        raise InputError(
+            f"stream {old.name!r} of {table} keeps its events, and those in {old.events} have no value of another column; give "
+            "it to another stream"
+        )
     if bare[0] != bare[1] or not set(old.columns) <= set(wanted.columns) or not (same and merged):
         raise InputError(
             f"stream {old.name!r} of {table} is declared otherwise: {described(old)}; more columns can be given to it, and "
@@ -262,6 +317,7 @@ def described(stream: Stream) -> str:
     more = [f"null {stream.null}"] * (stream.null != KEEP) + ["for our readers alone"] * (not stream.foreign_readers)
     defaults = [f"{each.column} = {each.value!r} by default" for each in stream.defaults]
     mergers = [f"{column} merged by {merger}" for column, merger in stream.merge]
+    mergers += [f"events kept in {stream.events} by {stream.event_id}"] * bool(stream.event_id)
     what = [
         f"{', '.join(stream.columns) or 'no columns'} by {', '.join(stream.ordered_by)}",
         f"on delete {stream.on_delete}",
@@ -315,12 +371,36 @@ def refuse_columns(stream: Stream, schema: pa.Schema | None, config: TableConfig
                 "a date or a time",
                 column=name,
             )
+    if stream.event_id:
+        _refuse_entries(stream, schema, table)
     for each in stream.defaults:
         if each.column not in stream.columns:
             raise InputError(
                 f"stream {stream.name!r}: default of {each.column!r}, which is no value of it; leave it out"
             )
         scalar(each, schema.field(each.column).type)
+
+
+def _refuse_entries(stream: Stream, schema: pa.Schema, table: str) -> None:
+    """Raise `InputError` unless the stream's events can be told apart, and its column can keep them."""
+    if not any(is_kind(schema.field(stream.event_id).type) for is_kind in (pa.types.is_integer, pa.types.is_string)):
+        raise InputError(
+            f"stream {stream.name!r}: column {stream.event_id} of type {schema.field(stream.event_id).type} tells no events "
+            "apart; take a text or a whole number",
+            column=stream.event_id,
+        )
+    kind = schema.field(stream.events).type
+    names = (*stream.ordered_by, *stream.columns)
+    wanted = {name: schema.field(name).type for name in names}
+    element = kind.value_type if pa.types.is_list(kind) else pa.null()
+    found = {field.name: field.type for field in element} if pa.types.is_struct(element) else {}
+    if found != wanted:
+        kept = pa.list_(pa.field("element", pa.struct(list(wanted.items()))))
+        raise InputError(
+            f"stream {stream.name!r}: column {stream.events} of {table} has type {kind} and cannot keep the events; it has to be "
+            f"{kept}",
+            column=stream.events,
+        )
 
 
 _ORDERS = (

@@ -37,13 +37,13 @@ from .declaration import KEEP, Stream, of_name
 #                        stream with mergers emptied, each with the ordering value at which it did
 
 FLOORS = "lakelatch.floors"
-UPSERT, CLEARED, DELETED = KINDS = ("upsert", "clear", "delete")
+UPSERT, CLEARED, DELETED, RETRACTED = KINDS = ("upsert", "clear", "delete", "retract")
 
 
 @dataclass(frozen=True, slots=True)
 class BlockNote:
-    """The note of a block. ``kind``: its rows set values, clear the stream's columns, or delete rows. ``columns`` have
-    values.
+    """The note of a block. ``kind``: its rows set values, clear the stream's columns, delete rows, or take events back.
+    ``columns`` have values.
     """
 
     stream: str
@@ -226,13 +226,28 @@ def _read(block: Block, streams: Sequence[Stream], log: LogFile, columns: Collec
     with _damage_is_told(block):
         rows = file.read(wanted, use_threads=False)
     for name in stream.ordered_by:
-        if name not in wanted or rows.column(name).null_count:
+        if name not in wanted or (rows.column(name).null_count and note.kind != RETRACTED):
             raise CorruptTableError(
                 f"Log file {block.path} has events of stream {stream.name!r} without {name}, which orders them. Restore the file "
                 "from a copy",
                 path=block.path,
             )
     return Events(stream, note, log, rows, file.schema_arrow)
+
+
+def to_write(rows: pa.Table, stream: Stream, kind: str) -> pa.Table:
+    """Return the rows to write for these events, those of a key adjacent and the newest last.
+
+    A stream that keeps its events has a row for each, the others what `folded` returns, which tells arguments and errors.
+    """
+    if kind == RETRACTED:
+        return rows
+    if kind != UPSERT or not stream.event_id:
+        return folded(rows, stream, kind)
+    rows = lifted(stream, rows)
+    codes = np.asarray(pc.dictionary_encode(array_of_column(rows, RECORD_KEY)).indices)
+    age = ages_of([array_of_column(rows, name) for name in stream.ordered_by])
+    return rows.take(pa.array(np.lexsort((np.arange(len(codes)), age, codes))))
 
 
 def folded(rows: pa.Table, stream: Stream, kind: str = UPSERT) -> pa.Table:

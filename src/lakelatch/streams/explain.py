@@ -22,7 +22,8 @@ from ..mergers import Groups
 from ..storage import Store
 from .contributions import mergers_of
 from .declaration import KEEP, Stream, scalar
-from .events import CLEARED, UPSERT, events_of, floors_of
+from .events import CLEARED, RETRACTED, UPSERT, events_of, floors_of
+from .kept import mergers_of_kept
 
 COMMIT_TIME = META_COLUMNS[0]
 
@@ -32,6 +33,7 @@ class Event:
     """One event of the row's key.
 
     Attributes:
+        ordering: its ordering value; of a retraction the id that it takes back.
         instant, completion: T and C of its commit.
         counted: True if it had an effect; otherwise the stream already had a larger ordering value.
         late: True if the stream had a larger one, and the event contributed to columns with a merger all the same.
@@ -57,7 +59,8 @@ class Cell:
         why: the reason in words.
         beat: the earlier values with their T, oldest first.
         parts: for a column with a merger, its contributions in slot order: values with their ordering values and T. A
-            default has neither, and a base file's value has no ordering value.
+            default has neither, and a base file's value has no ordering value. Of events that are kept those that count, in
+            their own order, with T "" for those in the base file.
     """
 
     column: str
@@ -89,11 +92,34 @@ class _Row:
     emptied: dict[str, Any] = field(default_factory=dict)  # the newest value at which each stream with mergers was
     cells: dict[str, Cell] = field(default_factory=dict)
     kinds: dict[str, pa.DataType] = field(default_factory=dict)
+    kept: dict[str, dict[Any, _Kept | None]] = field(default_factory=dict)  # by stream and id; None: it was taken back
 
     def empty(self, stream: Stream) -> None:
         """Record that older events of the stream do not contribute any more."""
-        if stream.merge and stream.name in self.newest:
+        if stream.gathers and stream.name in self.newest:
             self.emptied[stream.name] = self.newest[stream.name]
+        back = self.kept.get(stream.name, {})
+        self.kept[stream.name] = {event: None for event, each in back.items() if each is None}
+
+    def keep(self, stream: Stream, values: dict[str, Any], log: LogFile | None) -> None:
+        """Keep an event, or a retraction, which has no ordering value."""
+        kept, event, order = self.kept.setdefault(stream.name, {}), values[stream.event_id], stream.order_of(values)
+        before = kept.get(event, _NO_EVENT)
+        if order is None or (before is not None and (before is _NO_EVENT or order >= before.ordering)):
+            shown = {name: values.get(name) for name in (*stream.ordered_by, *stream.columns)}
+            kept[event] = None if order is None else _Kept(order, shown, log)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """An event that a row keeps. ``log`` is where it was read; None: in the base file."""
+
+    ordering: Any
+    values: dict[str, Any]
+    log: LogFile | None
+
+
+_NO_EVENT = _Kept(None, {}, None)
 
 
 def explained(store: Store, streams: Sequence[Stream], group: FileSlice, key: str) -> RowHistory | None:
@@ -108,18 +134,27 @@ def explained(store: Store, streams: Sequence[Stream], group: FileSlice, key: st
         row.kinds |= {each.name: each.type for each in block.schema}
         for values in block.rows.filter(pc.equal(block.rows.column(RECORD_KEY), key)).to_pylist():
             stream, kind, log = block.stream, block.note.kind, block.log
+            if kind == RETRACTED:
+                events.append(
+                    Event(stream.name, kind, values[stream.event_id], log.instant, log.completed, counted=True)
+                )
+                row.keep(stream, {stream.event_id: values[stream.event_id]}, log)
+                continue
             order, before = stream.order_of(values), row.newest.get(stream.name)
             floor = row.emptied.get(stream.name)
             # Of equal ordering values the event of the later slot wins, as in `merge`.
             wins = before is None or bool(order >= before)
-            late = bool(not wins and stream.merge and kind == UPSERT and (floor is None or order >= floor))
+            late = bool(not wins and stream.gathers and kind == UPSERT and (floor is None or order >= floor))
             events.append(Event(stream.name, kind, order, log.instant, log.completed, wins or late, late))
             if wins:
                 row.newest[stream.name] = order
                 _apply(row, streams, stream, kind, block.note.columns, values, log)
-            if (wins or late) and kind == UPSERT:
+            # Of equal ordering values one that is as old as what emptied the stream counts.
+            if (wins or late) and kind == UPSERT and stream.event_id:
+                row.keep(stream, values, log)
+            elif (wins or late) and kind == UPSERT:
                 _contribute(row, stream, block.note.columns, values, log)
-    if not (events or row.there or row.newest):
+    if not (events or row.there or row.newest or any(row.kept.values())):
         return None
     cells = _cells(row, streams, group) if row.there else []
     return RowHistory(group.partition, group.file_id, row.there, tuple(cells), tuple(events))
@@ -140,8 +175,11 @@ def _of_base(store: Store, streams: Sequence[Stream], group: FileSlice, key: str
             row.newest = _newest(streams, values)
             for each in streams:
                 row.empty(each)
+                _keep_all(row, each, values)
     for values in found.to_pylist():
         row.there, row.newest = True, _newest(streams, values)
+        for each in streams:
+            _keep_all(row, each, values)
         for name, value in values.items():
             if name not in META_COLUMNS:
                 owner = _owner(streams, name)
@@ -152,6 +190,11 @@ def _of_base(store: Store, streams: Sequence[Stream], group: FileSlice, key: str
                 why = f"in {group.base.path}"
                 row.cells[name] = Cell(name, value, owner, order, values[COMMIT_TIME], "", why, parts=parts)
     return row
+
+
+def _keep_all(row: _Row, stream: Stream, values: dict[str, Any]) -> None:
+    for each in (stream.event_id and values.get(stream.events)) or ():
+        row.keep(stream, each, None)
 
 
 def _merges(streams: Sequence[Stream], column: str) -> bool:
@@ -242,6 +285,9 @@ def _cells(row: _Row, streams: Sequence[Stream], group: FileSlice) -> list[Cell]
                 value, why = (ordering[name], "kept when the row was deleted") if name in ordering else (None, "")
                 why = "no event has set it" if order is None else why or "not set since the row appeared"
                 cells[name] = Cell(name, value, each.name, order, "", "", why)
+        if each.event_id:
+            _of_kept(row, each, cells, group)
+            continue
         for name, merger in mergers_of(each, [name for name in each.columns if cells[name].why == "merged"]).items():
             values = pa.array([value for value, _, _ in cells[name].parts], row.kinds[name])
             try:
@@ -250,3 +296,26 @@ def _cells(row: _Row, streams: Sequence[Stream], group: FileSlice) -> list[Cell]
                 raise TableError(f"column {name!r} of {group.group} cannot be merged: {e}", column=name) from e
             cells[name] = replace(cells[name], value=value, why=f"{dict(each.merge)[name]} of {len(values)}")
     return list(cells.values())
+
+
+def _of_kept(row: _Row, stream: Stream, cells: dict[str, Cell], group: FileSlice) -> None:
+    """Set the cells of a stream that keeps its events."""
+    kept = row.kept.get(stream.name, {})
+    found = [(event, each) for event, each in kept.items() if each is not None]
+    found.sort(key=lambda pair: (pair[1].ordering, pair[0]))
+    newest = found[-1][1] if found else _NO_EVENT
+    at = (newest.log.instant, newest.log.completed) if newest.log else ("", "")
+    for name, merger in mergers_of_kept(stream).items():
+        values = [each.values.get(name) for _, each in found]
+        parts = tuple((each.values.get(name), each.ordering, each.log.instant if each.log else "") for _, each in found)
+        try:
+            array = pa.array(values, row.kinds.get(name))
+            value = merger.merge(array, Groups(np.array([0, len(values)])))[0].as_py() if values else None
+        except InputError as e:
+            raise TableError(f"column {name!r} of {group.group} cannot be merged: {e}", column=name) from e
+        why = f"{dict(stream.merge).get(name, 'last')} of {len(values)} events" if values else "no event counts"
+        cells[name] = Cell(name, value, stream.name, newest.ordering, *at, why, parts=parts)
+    none = dict.fromkeys((*stream.ordered_by, *stream.columns))
+    back = [none | {stream.event_id: event} for event in sorted(event for event, each in kept.items() if each is None)]
+    value = [*(each.values for _, each in found), *back] or None
+    cells[stream.events] = Cell(stream.events, value, stream.name, newest.ordering, *at, "its events")

@@ -5,6 +5,7 @@
     clear   the stream's columns become as in a new row, under the same condition; no row appears
     delete  removes the row under the same condition, with the values of all streams, but not their ordering values: older
             events stay without effect
+    retract takes events back by their ids, in a stream that keeps its events (`kept`)
 
 In a column with a merger an event counts unless it is older than the event that emptied the column: its bound is the newest
 ordering value that the stream had when a clear or a delete did so. Without such a bound all events count, however late.
@@ -34,7 +35,8 @@ from ..mergers import Groups
 from ..storage import Store
 from .contributions import mergers_of
 from .declaration import KEEP, Stream, scalar, shared_columns
-from .events import CLEARED, UPSERT, Events, events_of, floors_of
+from .events import CLEARED, RETRACTED, UPSERT, Events, events_of, floors_of
+from .kept import KeptEvents, Settled
 
 _Places = npt.NDArray[np.int64]
 _NULL, _DEFAULT = -1, -2  # instead of the place of a value
@@ -82,7 +84,9 @@ def stitched(
         ConfigError: a merger of a column that is read cannot be imported here.
         TableError: the contributions to a column do not fit together.
     """
-    needed = needed_columns(columns, [name for each in streams for name in each.ordered_by], meta=meta)
+    more = [name for each in streams for name in each.ordered_by]
+    more += [name for each in streams for name in each.needed(columns or ())]
+    needed = needed_columns(columns, more, meta=meta)
     base, floors = _base(store, group, needed)
     if base is not None and strict and pc.count_distinct(base.column(RECORD_KEY)).as_py() < base.num_rows:
         raise _repeated()
@@ -212,7 +216,9 @@ class _Slice:
         data = [n for n in self._rows.column_names if n not in META_COLUMNS]
         orders = {name for each in streams for name in each.ordered_by}
         self._shared = shared_columns(streams, data)
-        self._values = [n for n in data if n not in orders and n not in self._shared]
+        self._kept = self._kept_events(base, floors, blocks, streams, columns)
+        kept = {name for each in streams if each.name in self._kept for name in (*each.columns, each.events)}
+        self._values = [n for n in data if n not in orders and n not in self._shared and n not in kept]
         self._places = {n: np.full(count, _NULL, np.int64) for n in (*self._values, *self._shared)}
         self._there, self._touched = np.zeros(count, bool), np.full(count, _NULL, np.int64)
         first = self._codes[:old]
@@ -226,7 +232,32 @@ class _Slice:
         self._orders = {each.name: _Order(each, self._rows, floors, self._codes, old, count) for each in streams}
         self._given: dict[str, list[_Given]] = {column: [] for each in streams for column, _ in each.merge}
         # By key: after which block the columns of a stream with mergers were emptied last; the base file counts as block -1.
-        self._emptied = {each.name: np.full(count, -1, np.int64) for each in streams if each.merge}
+        self._emptied = {each.name: np.full(count, -1, np.int64) for each in streams if each.gathers}
+        for name, found in self._kept.items():
+            column = self._streams[name].events
+            if base is not None and column in base.column_names:
+                found.add_kept(base.column(column), first)
+            if floors is not None and column in floors.column_names:
+                found.add_kept(floors.column(column), self._codes[self._rows.num_rows :])
+
+    @staticmethod
+    def _kept_events(
+        base: pa.Table | None,
+        floors: pa.Table | None,
+        blocks: Sequence[Events],
+        streams: Sequence[Stream],
+        columns: Collection[str] | None,
+    ) -> dict[str, KeptEvents]:
+        """Return by name what gathers the events of the streams that keep them, if one of their columns is read."""
+        schemas = [*(each.schema for each in (base, floors) if each is not None), *(each.schema for each in blocks)]
+        found = {}
+        for each in streams:
+            wanted = {*each.columns, each.events} if columns is None else {*each.columns, each.events} & set(columns)
+            # Before the column was added there were no events.
+            kinds = [schema.field(each.events).type for schema in schemas if each.events in schema.names]
+            if each.event_id and wanted and kinds:
+                found[each.name] = KeptEvents(each, wanted, kinds[-1])
+        return found
 
     def _with_defaults(
         self, blocks: Sequence[Events], streams: Sequence[Stream], columns: Collection[str] | None
@@ -246,7 +277,11 @@ class _Slice:
         at = np.arange(self._ends[number], self._ends[number + 1])
         order = self._orders[events.stream.name]
         # Contributions are taken before `advance`, since late events count for mergers too.
-        if events.stream.merge and events.note.kind == UPSERT:
+        if events.note.kind == RETRACTED:
+            self._touched[self._codes[at]] = at
+            self._keep(number, events, at, back=True)
+            return
+        if events.stream.gathers and events.note.kind == UPSERT:
             self._contribute(number, events, at[order.counts(self._codes[at], at)])
         wins = order.advance(self._codes[at], at)
         at = at[wins]
@@ -276,6 +311,11 @@ class _Slice:
         for name in self._of(events):
             if name in self._given:
                 self._given[name].append(_Given(number, at))
+        self._keep(number, events, at)
+
+    def _keep(self, number: int, events: Events, at: _Places, *, back: bool = False) -> None:
+        if (kept := self._kept.get(events.stream.name)) is not None:
+            kept.add(self._rows.take(pa.array(at)), self._codes[at], number, back=back)
 
     def _empty(self, number: int, stream: str, keys: _Places) -> None:
         if stream in self._emptied:
@@ -312,8 +352,11 @@ class _Slice:
     def result(self, columns: Collection[str] | None) -> Stitched:
         """Return the rows that exist, in order of first occurrence of their keys, and the floors."""
         there = np.flatnonzero(self._there)
-        found = {}
+        settled = {name: each.settle(self._emptied[name]) for name, each in self._kept.items()}
+        found = {name: column for each in settled.values() for name, column in self._of_kept(each, there).items()}
         for name in self._rows.column_names:
+            if any(name in (*each.stream.columns, each.stream.events) for each in self._kept.values()):
+                continue
             if name in META_COLUMNS:
                 found[name] = _taken(self._rows.column(name), self._touched[there])
             elif name in self._places and (columns is None or name in columns):
@@ -325,7 +368,20 @@ class _Slice:
             for name in order.columns if order.known else ():
                 if name not in found and (columns is None or name in columns):
                     found[name] = order.values(name, there)
-        return Stitched(pa.table(found), self._floors())
+        return Stitched(pa.table(found), self._floors(settled.values()))
+
+    def _of_kept(self, settled: Settled, there: _Places) -> dict[str, pa.ChunkedArray]:
+        """Return the columns to read of a stream that keeps its events."""
+        of, found = settled.of, {}
+        for name in of.stream.columns:
+            if name in of.columns:
+                try:
+                    found[name] = settled.merged(name, there)
+                except InputError as error:
+                    raise _Unmerged(name, self._keys.take(pa.array(there)), str(error)) from error
+        if of.stream.events in of.columns:
+            found[of.stream.events] = pa.chunked_array([settled.entries(there)])
+        return found
 
     @property
     def old_there(self) -> npt.NDArray[np.bool_]:
@@ -336,7 +392,7 @@ class _Slice:
         """Return a mask of the base file's rows that may have another value in this column now."""
         if self._given.get(name):
             return np.ones(self._old, bool)
-        if name in META_COLUMNS:
+        if name in META_COLUMNS or any(name in each.columns for each in self._kept.values()):
             places = self._touched
         elif name in self._places:
             places = self._places[name]
@@ -345,11 +401,12 @@ class _Slice:
         found: npt.NDArray[np.bool_] = places[: self._old] != np.arange(self._old)
         return found
 
-    def _floors(self) -> pa.Table:
+    def _floors(self, settled: Collection[Settled]) -> pa.Table:
         """Return the newest ordering values of keys without a row, and of the others those at which they were emptied."""
         orders = [each for each in self._orders.values() if each.known]
         known = [np.where(self._there, order.floors, order.ranks) >= 0 for order in orders]
-        kept = np.flatnonzero(np.any(known, axis=0)) if orders else np.zeros(0, np.int64)
+        known += [~self._there & np.isin(np.arange(len(self._there)), each.codes[each.back]) for each in settled]
+        kept = np.flatnonzero(np.any(known, axis=0)) if known else np.zeros(0, np.int64)
         kept = np.concatenate([kept[~self._there[kept]], kept[self._there[kept]]])
         count = int((~self._there[kept]).sum())
         values = {
@@ -359,6 +416,11 @@ class _Slice:
             for each in orders
             for name in each.columns
         }
+        # Retractions of keys without a row wait for their events; those of the others are in the row.
+        for each in settled:
+            if each.of.stream.events in each.of.columns:
+                lists = [each.entries(kept[:count], back_only=True), pa.nulls(len(kept) - count, each.of.kind)]
+                values[each.of.stream.events] = pa.chunked_array(lists)
         return pa.table({RECORD_KEY: self._keys.take(pa.array(kept))} | values)
 
     def _merged(self, name: str, there: _Places) -> pa.ChunkedArray:
@@ -460,7 +522,7 @@ class _Order:
                 self._ranked[at] > self.ranks[keys]
             )  # false for a key with a row, which has its newest value in the row
             self._set(keys[newer], at[newer])
-            if stream.merge:
+            if stream.gathers:
                 self.floors[keys] = self._ranked[at]
                 self._emptied[keys] = np.where(self._ranked[at] >= 0, at, _NULL)
 

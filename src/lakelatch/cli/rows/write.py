@@ -1,4 +1,4 @@
-"""``lakelatch upsert``, ``insert`` and ``delete``.
+"""``lakelatch upsert``, ``insert``, ``delete`` and ``streams retract``.
 
 JSON: ``table``, ``operation``, ``given`` (rows of the file), and of the commit ``instant``, ``completion`` (null when
 nothing changed), ``inserted``, ``updated``, ``deleted``, ``files``, ``bytes``, ``attempts``, ``wasted_s``, and
@@ -99,8 +99,22 @@ def delete(
     _write("delete", url, file, format, batch, note, stream, json=json)
 
 
+def retract(
+    url: Url,
+    name: Annotated[str, typer.Argument(metavar="STREAM", help="Its name.")],
+    file: File,
+    *,
+    format: FileFormat = None,  # noqa: A002
+    batch: SourceBatch = None,
+    note: Noted = None,
+    json: Json = False,
+) -> None:
+    """Take back the events of a stream whose ids are in a file, with the keys of their rows; other columns are not looked at."""
+    _write("retract", url, file, format, batch, note, name, json=json)
+
+
 def _write(
-    operation: Literal["upsert", "insert", "delete"], url: str, file: str, kind: str | None, batch: str | None,
+    operation: Literal["upsert", "insert", "delete", "retract"], url: str, file: str, kind: str | None, batch: str | None,
     note: list[str] | None, stream: str | None = None, *, json: bool, **columns: Any,
 ) -> None:  # fmt: skip
     """Write the rows of a file into a table, in one transaction that is retried when it loses."""

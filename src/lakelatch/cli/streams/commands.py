@@ -1,7 +1,8 @@
 """``lakelatch streams``.
 
 JSON of ``add``, and of ``list`` a list of it: ``name``, ``columns``, ``ordering``, ``on_delete``, ``null``,
-``foreign_readers``, ``defaults`` (``column``, ``value``, ``since``), ``merge`` (pairs of column and merger). Of ``explain``: a
+``foreign_readers``, ``defaults`` (``column``, ``value``, ``since``), ``merge`` (pairs of column and merger), ``event_id`` and
+``events`` (else empty). Of ``explain``: a
 list, one for each partition that knows the key, of ``partition``, ``file_id``, ``there``, ``cells`` (``column``, ``value``,
 ``stream``, ``ordering``, ``instant``, ``completion``, ``slot``, ``why``, ``beat``: pairs of value and T, ``parts``: value,
 ordering value and T of each contribution) and ``events`` (``stream``, ``kind``, ``ordering``, ``instant``, ``completion``,
@@ -65,6 +66,12 @@ def add(
     foreign_readers: Annotated[
         bool, typer.Option(help="Whether Hudi's own readers shall see what they can before a compaction.")
     ] = True,
+    event_id: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The id of each event, by which it can be taken back.")
+    ] = None,
+    events: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Where a row keeps its events; goes with --event-id.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Declare a stream, or give one more columns."""
@@ -84,6 +91,8 @@ def add(
             default={column: _value(table, column, said) for column, said in pairs} or None,
             merge=mergers or None,
             foreign_readers=foreign_readers,
+            event_id=event_id,
+            events=events,
         ).declaration
     if json:
         print_json(asdict(made))
