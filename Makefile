@@ -64,7 +64,7 @@ demo-neighbours: venv
 # JVMs of their own. Those that need no tools come first, and run while they are installed; then those that wait, that
 # others may compute meanwhile, and the longest.
 test: announce lint
-	$(STAGES) --at-most 5 $(OCC) $(TYPES) $(TOOLS) $(WAITING) $(SPARK) $(JVM) $(STARTING) $(CLUSTER) $(FAST)
+	$(STAGES) --at-most 6 $(OCC) $(FAST) $(TYPES) $(TOOLS) $(WAITING) $(SPARK) $(JVM) $(CLUSTER) $(STARTING)
 
 # What the lanes install of the system is said before anything is.
 announce:
@@ -86,7 +86,7 @@ SERVERS := tests/process tests/server tests/storage tests/weather tests/occ/scan
 PURE := -m "not spark and not jvm" -p no:cacheprovider
 WAITING := 'locks: $(PYTEST) $(PURE) $(LOCKS)' 'servers: $(PYTEST) $(PURE) $(SERVERS)'
 OCC := 'occ: $(NICE) $(PYTEST) $(PURE) $(addprefix --ignore=,$(SERVERS)) tests/occ'
-PROGRAMS := tests/bench tests/cli tests/demo tests/docs
+PROGRAMS := tests/bench tests/cli tests/demo tests/docs tests/packaging
 STARTING := 'programs: $(NICE) $(PYTEST) $(PURE) $(addprefix --ignore=,$(LOCKS)) $(PROGRAMS)'
 FAST := 'fast: $(NICE) $(PYTEST) $(PURE) $(addprefix --ignore=,$(LOCKS) $(SERVERS) $(PROGRAMS) tests/occ)'
 TYPES := 'types: $(NICE) $(BIN)/mypy'
@@ -95,7 +95,10 @@ TOOLS := 'tools!: bash -c "scripts/ensure_tools.sh all && scripts/ensure_jvm.sh"
 WITH_CLUSTER := tests/spark/test_cluster.py tests/demo/test_demo_cluster.py
 WITH_SPARK := tests/spark tests/demo tests/docs tests/differential tests/bench
 WITH_JVM := tests/jvm tests/differential tests/demo
-SPARK := 'Spark: $(NICE) $(PYTEST) -m spark -p no:cacheprovider $(addprefix --ignore=,$(WITH_CLUSTER)) $(WITH_SPARK)'
+# In two halves, since one would go on long after the others have ended: tasks of a small job leave most cores idle.
+SPARK_ROWS := $(addprefix tests/spark/test_,writes.py transactions.py rebase.py rolled_back.py reads.py merge_on_read.py uniqueness.py)
+ON_SPARK := $(NICE) $(PYTEST) -m spark -p no:cacheprovider
+SPARK := 'Spark rows: $(ON_SPARK) $(SPARK_ROWS)' 'Spark: $(ON_SPARK) $(addprefix --ignore=,$(WITH_CLUSTER) $(SPARK_ROWS)) $(WITH_SPARK)'
 JVM := 'JVM: $(NICE) $(PYTEST) -m "jvm and not spark" -p no:cacheprovider $(WITH_JVM)'
 CLUSTER := 'cluster: nice -n 5 $(PYTEST) -m spark -p no:cacheprovider $(WITH_CLUSTER)'
 

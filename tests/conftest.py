@@ -40,10 +40,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of a test that is parametrised more than once, keep a part in which each value stands at least once.
 
-    Under each parameter of its fixtures: a suite that every lock passes is no enumeration. A case that is named in full is run,
-    and the table of decisions, which takes no time, is run as a whole.
+    Under each parameter of its fixtures: a suite that every lock passes is no enumeration. A case that is named is run, and the
+    table of decisions, which takes no time, is run as a whole. Of those marked ``thorough`` none is kept.
     """
-    if any("[" in each for each in config.args):
+    if any("::" in each for each in config.args):
         return
     crossed = dict[tuple[object, ...], list[tuple[pytest.Item, tuple[object, ...]]]]()
     for item in items:
@@ -54,7 +54,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             under = tuple((name, n) for name, n in item.callspec.indices.items() if name not in named)
             row = tuple(tuple(id(item.callspec.params[name]) for name in axis) for axis in axes)
             crossed.setdefault((item.parent, item.originalname, under), []).append((item, row))
-    left_out = set[pytest.Item]()
+    left_out = set[pytest.Item]() if THOROUGH else {each for each in items if each.get_closest_marker("thorough")}
     for cases in crossed.values():
         kept = set(covering([row for _, row in cases]))
         left_out |= {item for n, (item, _) in enumerate(cases) if n not in kept}

@@ -42,12 +42,14 @@ def test_whatever_asks_the_jvm_reader_says_so() -> None:
     assert not unmarked
 
 
-def test_no_test_of_occ_needs_a_tool_but_those_that_run_with_the_servers() -> None:
-    """The others begin while the tools are installed."""
-    elsewhere = {ROOT / path for path in folders("SERVERS")}
+def test_no_test_that_begins_while_the_tools_are_installed_needs_one() -> None:
+    later = [
+        ROOT / path for lane in ("LOCKS", "SERVERS", "PROGRAMS", "WITH_SPARK", "WITH_JVM") for path in folders(lane)
+    ]
     wants = re.compile(r"^from \.+servers|\bshutil\.which\(", re.MULTILINE)
-    early = [path for path in (ROOT / "tests/occ").rglob("*.py") if wants.search(path.read_text())]
-    assert not set(early) - elsewhere, "the Makefile names them in SERVERS"
+    early = [path for path in (ROOT / "tests").rglob("test_*.py") if not {path, *path.parents} & set(later)]
+    assert len(early) > 100
+    assert not [str(path) for path in early if wants.search(path.read_text())], "the Makefile names their folder"
 
 
 def at_once(command: str, **more: str) -> subprocess.Popen[str]:

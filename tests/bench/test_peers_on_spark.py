@@ -91,6 +91,7 @@ def _stale(peer: str, place: str, address: str) -> tuple[str, list[dict[str, obj
     return told, sorted(system.rows(place).to_pylist(), key=lambda row: str(row[rows.KEY]))
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.jvm
 @pytest.mark.skipif(not THOROUGH, reason="starts three JVMs: make thorough")

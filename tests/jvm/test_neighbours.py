@@ -123,7 +123,7 @@ def test_what_the_jvm_does_is_imported_whatever_it_is(tmp_path: Path) -> None:
     shared.table.close()
 
 
-@pytest.mark.parametrize("kind", some(["copy-on-write, simple index", "merge-on-read, simple index"], 2))
+@pytest.mark.parametrize("kind", some(["copy-on-write, simple index", "merge-on-read, simple index"], 1))
 def test_the_jvm_goes_on_beside_table_services_of_ours(tmp_path: Path, kind: str) -> None:
     shared = Shared(tmp_path, **KINDS[kind])
     expected = {f"{who}{number}{part}": 0 for who in "jp" for part in "ab" for number in range(3)}
@@ -186,7 +186,7 @@ def test_a_plan_of_the_jvm_is_executed_by_ours(tmp_path: Path, service: str) -> 
     table.close()
 
 
-@pytest.mark.parametrize("kind", some(["copy-on-write, simple index", "merge-on-read, simple index"], 2))
+@pytest.mark.parametrize("kind", some(["copy-on-write, simple index", "merge-on-read, simple index"], 1))
 def test_a_restore_of_the_jvm_is_imported(tmp_path: Path, kind: str) -> None:
     shared = Shared(tmp_path, **KINDS[kind])
     table = shared.table

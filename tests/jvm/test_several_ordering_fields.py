@@ -101,7 +101,7 @@ class Shared:
 TYPES = ["COPY_ON_WRITE", "MERGE_ON_READ"]
 
 
-@pytest.mark.parametrize(("kind", "type_"), crossed(KINDS, TYPES))
+@pytest.mark.parametrize(("kind", "type_"), some(crossed(KINDS, TYPES), 1))
 def test_the_jvm_and_we_write_one_table_in_turn(tmp_path: Path, kind: str, type_: str) -> None:
     shared, merge_on_read = Shared(tmp_path, kind, type_), type_ == "MERGE_ON_READ"
     shared.put_by_jvm(shared.first("jvm ", "us ", "gone "))

@@ -277,6 +277,7 @@ def test_what_goes_wrong_while_a_job_writes_is_told_in_a_sentence_and_leaves_not
         stage.judge(place, steps[:1])
 
 
+@pytest.mark.thorough
 def test_each_row_is_there_once_whatever_dies_and_whatever_runs_twice(stage: Stage) -> None:
     """One job: an executor dies while rows are shuffled, a slow task gets a copy, a worker dies. `make demo-cluster` has more."""
     place = stage.create("dying")

@@ -74,6 +74,7 @@ def environment(**more: str) -> dict[str, str]:
     return kept | {"SPARK_HOME": str(Path(pyspark.__file__).parent)} | more
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("spark")
 def test_workers_start_the_drivers_python_where_none_is_named(tmp_path: Path) -> None:
     bare = tmp_path / "bin" / "python3"
@@ -84,6 +85,7 @@ def test_workers_start_the_drivers_python_where_none_is_named(tmp_path: Path) ->
     assert run(tmp_path, WORKERS, **environment(PATH=path)) == "rows 50000"
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("spark")
 def test_sparks_event_log_holds_no_key_of_a_store(tmp_path: Path) -> None:
     (tmp_path / "events").mkdir()
