@@ -55,6 +55,21 @@ def spark_schema(schema: pa.Schema) -> Any:
     return from_arrow_schema(schema, prefer_timestamp_ntz=False)
 
 
+def is_plain(rows: Any, zone: str | None = None) -> bool:
+    """Return whether the rows are none of Spark's, so that plain Python writes them.
+
+    Raises:
+        InputError: a ``zone`` for a DataFrame.
+    """
+    if not any(each.__module__.partition(".")[0] == "pyspark" for each in type(rows).__mro__):
+        return True
+    if zone is not None:
+        raise InputError(
+            f"zone={zone!r}: times of a DataFrame have the zone of its session; leave it out. Nothing was written"
+        )
+    return False
+
+
 def refuse_no_frame(rows: Any, url: str) -> None:
     """Raise `InputError` for anything but a DataFrame of a classic session, or for the rows of a streaming query."""
     from pyspark.sql import DataFrame
@@ -63,7 +78,7 @@ def refuse_no_frame(rows: Any, url: str) -> None:
     if not isinstance(rows, DataFrame) or not hasattr(rows, "_jdf"):
         raise InputError(
             f"{url}: {kind.__module__}.{kind.__name__} is no DataFrame of a classic Spark session; make one with "
-            "spark.createDataFrame(...), or write such rows through `lakelatch.open`; nothing was written"
+            "spark.createDataFrame(...), or give pandas, polars, Arrow or a list; nothing was written"
         )
     if rows.isStreaming:
         raise InputError(

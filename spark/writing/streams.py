@@ -28,6 +28,9 @@ class Jobs(Protocol):
 
     def within(self, options: WriteOptions) -> Self: ...
     def events(self, name: str, rows: Any, verb: Verb) -> WriteResult: ...
+    def events_plainly(
+        self, name: str, verb: Verb, rows: Any, zone: str | None, options: WriteOptions
+    ) -> WriteResult: ...
     def tasks(self, rows: Any | None) -> int: ...
     def collect(self, txn: Transaction, rows: Any, task: Task, operation: str) -> list[Answer]: ...
 
@@ -37,30 +40,33 @@ class SparkStream:
     """A stream of a table, written from DataFrames, as `TableStream` writes other rows.
 
     The events of a DataFrame count in its order: its partitions one after the other, and the rows of each in order. All
-    methods take the bounds of `Table.run` and ``progress``, as `SparkTable.upsert` does, except in a transaction.
+    methods take the bounds of `Table.run` and ``progress``, as `SparkTable.upsert` does, except in a transaction; and other rows
+    than DataFrames, as that does.
     """
 
     def __init__(self, writes: Jobs, name: str) -> None:
         self._writes, self.name = writes, name
 
-    def upsert(self, rows: Any, **retries: Unpack[WriteOptions]) -> WriteResult:
+    def upsert(self, rows: Any, *, zone: str | None = None, **retries: Unpack[WriteOptions]) -> WriteResult:
         """Set the stream's columns of these rows. See `TableStream.upsert`."""
-        return self._within(retries).events(self.name, rows, "upsert")
+        return self._write("upsert", rows, zone, retries)
 
-    def delete(self, keys: Any, **retries: Unpack[WriteOptions]) -> WriteResult:
+    def delete(self, keys: Any, *, zone: str | None = None, **retries: Unpack[WriteOptions]) -> WriteResult:
         """Do what the stream's ``on_delete`` says. See `TableStream.delete`."""
-        return self._within(retries).events(self.name, keys, "delete")
+        return self._write("delete", keys, zone, retries)
 
-    def retract(self, events: Any, **retries: Unpack[WriteOptions]) -> WriteResult:
+    def retract(self, events: Any, *, zone: str | None = None, **retries: Unpack[WriteOptions]) -> WriteResult:
         """Take back the events with these ids. See `TableStream.retract`."""
-        return self._within(retries).events(self.name, events, "retract")
+        return self._write("retract", events, zone, retries)
 
     def sink(self, *, source: str | None = None) -> Callable[[Any, int], WriteResult]:
         """Return a function for ``foreachBatch`` that commits each micro-batch once. ``source`` as in `SparkTable.sink`."""
         return each_once(self.upsert, source)
 
-    def _within(self, options: WriteOptions) -> Jobs:
-        return self._writes.within(options) if options else self._writes
+    def _write(self, verb: Verb, rows: Any, zone: str | None, options: WriteOptions) -> WriteResult:
+        if columns.is_plain(rows, zone):
+            return self._writes.events_plainly(self.name, verb, rows, zone, options)
+        return (self._writes.within(options) if options else self._writes).events(self.name, rows, verb)
 
 
 def write_events(

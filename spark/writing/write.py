@@ -19,7 +19,7 @@ from typing import Any, Self, cast
 
 import pyarrow as pa
 
-from ...arguments import OperationName, one_of
+from ...arguments import NewColumns, OperationName, one_of
 from ...conditions import Given
 from ...conflict import Region, where_of
 from ...errors import BatchLandedError, InputError
@@ -33,7 +33,18 @@ from ...occ.staging import GROUP_COLUMN, NEW, PARTITION_COLUMN, Kept, Plan, slic
 from ...occ.table import Table
 from ...occ.transaction import Retries, Transaction, WriteOptions, WriteResult, refuse_unknown
 from ...occ.turns import take_turn
-from ...occ.writing import Asked, Clauses, Computed, NewValues, Verb, moves_rows, stage_merge, take_away, without_moved
+from ...occ.writing import (
+    Asked,
+    Clauses,
+    Computed,
+    NewValues,
+    Verb,
+    merging,
+    moves_rows,
+    stage_merge,
+    take_away,
+    without_moved,
+)
 from ...occ.writing import Merge as MergeInto
 from ...progress import Reporter, drawn
 from ..reading import Reads, columns, in_spark, spark_schema, value_in_spark
@@ -83,6 +94,40 @@ class Writes:
                 "nothing was written"
             )
         return type(self)(self._spark, self._table, self._sizes, self._reads, options=options)
+
+    def plainly(self, verb: str, rows: Any, options: WriteOptions, **how: Any) -> WriteResult:
+        """Write rows that are no DataFrame as plain Python does: by the driver, without a job."""
+        if self._txn is None:
+            return cast("WriteResult", getattr(self._table, verb)(rows, **how, **options))
+        if options:
+            self.within(options)
+        return self._staged(lambda txn: getattr(txn, verb)(rows, **how))
+
+    def events_plainly(self, name: str, verb: Verb, rows: Any, zone: str | None, options: WriteOptions) -> WriteResult:
+        """Write events that are no DataFrame as `plainly` does."""
+        if self._txn is None:
+            return cast("WriteResult", getattr(self._table.stream(name), verb)(rows, zone=zone, **options))
+        if options:
+            self.within(options)
+        return self._staged(lambda txn: getattr(txn.stream(name), verb)(rows, zone=zone))
+
+    def merge_plainly(
+        self, rows: Any, new_columns: NewColumns, zone: str | None, options: WriteOptions
+    ) -> MergeInto[WriteResult]:
+        """Return a merge of rows that are no DataFrame."""
+        if self._txn is None:
+            return self._table.merge(rows, new_columns=new_columns, zone=zone, **options)
+        if options:
+            self.within(options)
+        return merging(self._txn.session, rows, new_columns, zone, lambda write: self._staged(write.stage))
+
+    def _staged(self, stage: Callable[[Transaction], object]) -> WriteResult:
+        """Stage one write of plain Python in the transaction."""
+        txn = self._txn
+        assert txn is not None
+        before = set(txn.files)
+        stage(txn)
+        return WriteResult(txn.operation, None, None, 1, (), tuple(each for each in txn.files if each not in before))
 
     def filled(self, rows: Any, missing: str, new_columns: str) -> Any:
         """Return the rows as they can be written, with null in missing columns where ``missing`` says so.

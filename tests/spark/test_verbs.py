@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -117,6 +119,7 @@ TABLES = [
     ("tasks", {"type": "merge_on_read", "ordering_field": "seen"}),
     ("tasks", {"bucket_count": 2, "type": "merge_on_read"}),
     ("driver", {"type": "merge_on_read"}),
+    ("rows that are no DataFrame", {}),
 ]
 
 
@@ -125,7 +128,7 @@ def test_the_verbs_do_what_those_of_plain_python_do(
     spark: Any, make: Callable[..., Any], tmp_path: Path, route: str, settings: dict[str, Any]
 ) -> None:
     rng = random.Random(f"{route} {settings}")
-    ours = make(sizes=WAYS_OF[route], **settings)
+    ours = make(sizes=WAYS_OF.get(route, JobSizes()), **settings)
     options = {"record_key": "id", "partition_by": "city", "schema": ARROW} | settings
     with lakelatch.create(str(tmp_path / "plain"), **options) as plain:
         first = batch(rng, 7)
@@ -137,10 +140,11 @@ def test_the_verbs_do_what_those_of_plain_python_do(
             if name.startswith("merge"):  # other columns than those of the table, and in another order
                 frame = frame.withColumn("more", F.lit(1)).select("more", "seen", "id", "city", "x", "note")
             inside = rng.random() < 0.5 and "bucket_count" not in settings and operation == "upsert"
+            given = (frame, F) if route in WAYS_OF else (table.to_pylist() or table, None)
             got = (
-                ours.run(lambda txn, do=do, frame=frame: do(txn, frame, F), operation=operation).value
+                ours.run(lambda txn, do=do, given=given: do(txn, *given), operation=operation).value
                 if inside
-                else do(ours, frame, F)
+                else do(ours, *given)
             )
             wanted = do(plain, table, None)
             read = [row.asDict() for row in ours.read().collect()]
@@ -296,6 +300,57 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(spark: Any, make: Call
     assert values(table) == {"a": 1}
 
 
+def test_rows_of_any_kind_are_written_without_a_job(spark: Any, make: Callable[..., Any]) -> None:
+    table, started = make(), []
+    rows = [{"id": "a", "city": "x", "seen": 1, "x": 0.5, "note": "n"}]
+    forms = (
+        rows,
+        pa.Table.from_pylist(rows, ARROW),
+        pa.Table.from_pylist(rows, ARROW).to_reader(),
+        pd.DataFrame(rows),
+        pl.DataFrame(rows),
+    )
+    tracker = spark.sparkContext.statusTracker()
+    spark.sparkContext.setJobGroup("no jobs", "")
+    for form in forms:
+        done = table.upsert(form)
+        assert done.inserted + done.updated == 1
+        table.delete([{"id": "b", "city": "x"}])
+        started += tracker.getJobIdsForGroup("no jobs")
+    spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    assert not started
+    assert values(table) == {"a": 1}
+    with pytest.raises(InputError, match=r"zone=.UTC.*Nothing was written"):
+        table.upsert(frame(spark, {"a": 9}), zone="UTC")
+    with pytest.raises(InputError, match="Spark sorts a DataFrame only"):
+        table.bulk_insert(rows, sort="global")
+    with pytest.raises(InputError, match="part of a transaction; give it to `run`"):
+        table.run(lambda txn: txn.upsert(rows, attempts=3))
+
+
+def test_a_transaction_takes_rows_of_both_kinds(spark: Any, make: Callable[..., Any]) -> None:
+    table = make()
+    table.insert(frame(spark, {"a": 1, "b": 1}))
+
+    def job(txn: Any) -> int:
+        txn.upsert(frame(spark, {"a": 2, "c": 2}))
+        row = {"id": "b", "city": "x", "seen": 3, "x": 0.5, "note": None}
+        assert txn.upsert([row]).updated == 2, "of the file, since the transaction began"
+        txn.delete([{"id": "c", "city": "x"}])
+        return txn.read().count()
+
+    def beside(txn: Any) -> int:
+        left = job(txn)
+        if not met:
+            met.append(table.upsert([{"id": "a", "city": "x", "seen": 7, "x": 0.5, "note": None}]))
+        return left
+
+    met: list[Any] = []
+    done = table.run(beside)
+    assert (done.value, done.attempts) == (2, 2), "writes of two kinds are run again"
+    assert values(table) == {"a": 2, "b": 3}
+
+
 def test_the_arguments_are_those_of_plain_python(spark: Any, make: Callable[..., Any]) -> None:
     table = make(sizes=ROUTES["tasks"])
     table.insert(frame(spark, {"a": 1, "b": 2}))
@@ -340,4 +395,4 @@ def test_a_spark_table_has_the_verbs_of_a_plain_one() -> None:
         plain, ours = (
             inspect.signature(getattr(kind, name)).parameters for kind in (lakelatch.Table, lakelatch.spark.SparkTable)
         )
-        assert list(ours) == [each for each in plain if each != "zone"], name
+        assert list(ours) == list(plain), name
