@@ -9,14 +9,14 @@ from typing import Any
 
 from ..errors import ConfigError
 
-_OLDEST = 4  # the major version
+_OLDEST = (3, 5)
 
 
 def settle(spark: Any) -> None:
     """Refuse an unsuitable session, and make local workers start the driver's Python.
 
     Raises:
-        ConfigError: not a session of PySpark, a session of Spark Connect, or Spark below 4.
+        ConfigError: not a session of PySpark, a session of Spark Connect, or Spark below 3.5.
     """
     kind = type(spark)
     if ".connect." in f"{kind.__module__}.":
@@ -26,9 +26,9 @@ def settle(spark: Any) -> None:
         )
     if not hasattr(spark, "_jsparkSession"):
         raise ConfigError(f"{kind.__name__} is no SparkSession; call lakelatch.spark.open(spark, table)")
-    if int(spark.version.partition(".")[0]) < _OLDEST:
+    if tuple(map(int, spark.version.split(".")[:2])) < _OLDEST:
         raise ConfigError(
-            f"this is Spark {spark.version}, and {_OLDEST}.0 is the oldest that works: pip install 'pyspark>={_OLDEST}'"
+            f"this is Spark {spark.version}, and 3.5 is the oldest that works: pip install 'pyspark>=3.5'"
         )
     context = spark.sparkContext
     if "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python"):

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from ..arguments import OperationName, Sink, suggesting, work_of
-from ..errors import BatchLandedError, InputError
+from ..errors import BatchLandedError, ConfigError, InputError
 from ..hudi.timeline import Time
 from ..occ.scan import Explanation
 from ..occ.services import Executed, ServiceRound
@@ -21,6 +21,7 @@ from ..progress import ProgressOption, draws
 from .reading import Reads, arrow_schema, one_of
 from .session import settle
 from .transaction import SparkTransaction
+from .versions import IS_4, frame_of
 from .writing import SIZES, JobSizes, ServiceJobs, SparkStream, Writes, Writing, each_once, explaining
 
 T = TypeVar("T")
@@ -284,7 +285,7 @@ class SparkTable(Writing):
         The driver computes it and holds it: meant for spans of moderate size.
         """
         feed = self.table.change_feed(after=after, until=until, columns=columns)
-        return self.spark.createDataFrame(feed.to_arrow())
+        return frame_of(self.spark, feed.to_arrow())
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise InputError(
@@ -308,7 +309,7 @@ def create(
 
     Raises:
         InputError: a column of a type that tables cannot hold; and as `lakelatch.create` does.
-        ConfigError: a session of Spark Connect, or Spark below 4.
+        ConfigError: a session of Spark Connect, or Spark below 3.5.
     """
     settle(spark)
     if schema is not None:
@@ -323,7 +324,7 @@ def open(  # noqa: A001 - lakelatch.spark.open, as lakelatch.open
     """Open a table in a Spark session; ``options`` are those of `lakelatch.open`, ``sizes`` of `SparkTable`.
 
     Raises:
-        ConfigError: a session of Spark Connect, or Spark below 4.
+        ConfigError: a session of Spark Connect, or Spark below 3.5.
     """
     settle(spark)
     if isinstance(table, Table):
@@ -336,9 +337,14 @@ def register(spark: Any) -> None:
     """Make ``spark.read.format("lakelatch")`` and ``spark.readStream.format("lakelatch")`` known to a Spark session.
 
     Raises:
-        ConfigError: a session of Spark Connect, or Spark below 4.
+        ConfigError: a session of Spark Connect, or Spark below 4.0.
     """
     settle(spark)
+    if not IS_4:
+        raise ConfigError(
+            f"Spark {spark.version} has no data sources in Python; read by `lakelatch.spark.open(spark, url).read()`, or take "
+            "PySpark 4.0 or newer"
+        )
     # Only here: it needs Spark's data source classes.
     from .reading.data_source import register as made_known
 

@@ -12,6 +12,7 @@ from ...arguments import brief
 from ...errors import InputError
 from ...hudi.table import META_COLUMNS, TableConfig, refuse_key_type, refuse_names
 from ...occ.staging import NEW
+from ..versions import column_of, expression_of
 
 _ENCODED = frozenset({"variant", "geometry", "geography"})
 
@@ -206,23 +207,12 @@ def _java_hash(text: Any) -> Any:
     none = jvm.PythonUtils.toSeq([])
     string = jvm.org.apache.spark.sql.types.ObjectType(jvm.java.lang.Class.forName("java.lang.String"))
     integer = jvm.org.apache.spark.sql.types.DataTypes.IntegerType
-    expression = jvm.org.apache.spark.sql.classic.ExpressionUtils.expression(text._jc)
+    expression = expression_of(text)
     for method, kind in (("toString", string), ("hashCode", integer)):
         expression = jvm.org.apache.spark.sql.catalyst.expressions.objects.Invoke(
             expression, method, kind, none, none, True, True, True
         )
     return column_of(expression)
-
-
-def column_of(expression: Any) -> Any:
-    """Wrap a Catalyst expression in a column."""
-    from pyspark import SparkContext
-    from pyspark.sql.classic.column import Column
-
-    context = SparkContext._active_spark_context
-    assert context is not None
-    jvm: Any = context._jvm
-    return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
 
 
 def key_column(fields: Sequence[str]) -> Any:

@@ -19,6 +19,7 @@ from ...storage import Store
 from ...streams import Stream, slice_rows
 from ..shipping import shipped
 from ..tasks import FILE_COLUMN, ROW_COLUMN, name_of
+from ..versions import frame_of
 from .columns import spark_schema
 
 _BATCH_ROWS = 64 << 10
@@ -67,7 +68,7 @@ def merged(spark: Any, table: Table, slices: Sequence[FileSlice], schema: pa.Sch
     packed = pa.table({"slice": pa.chunked_array(chunks, pa.binary())})
     columns = [*schema, *([pa.field(FILE_COLUMN, pa.string()), pa.field(ROW_COLUMN, pa.int64())] if named else [])]
     task = MergeSlices(table.store, table.config, schema, named=named, streams=table.streams)
-    return spark.createDataFrame(packed).mapInArrow(shipped(task), spark_schema(pa.schema(columns)))
+    return frame_of(spark, packed).mapInArrow(shipped(task), spark_schema(pa.schema(columns)))
 
 
 def dealt(slices: Sequence[FileSlice], cores: int) -> list[list[FileSlice]]:

@@ -13,7 +13,8 @@ import pyarrow as pa
 from ...arguments import brief
 from ...errors import InputError
 from ...hudi.table import META_COLUMNS, TableConfig, possible_values
-from .columns import column_of, spark_schema, spelled
+from ..versions import column_of, frame_of
+from .columns import spelled
 
 _PATH = META_COLUMNS[3]
 # Expressions whose result depends on the value alone: not on time and place, nor on the user's code, other
@@ -46,7 +47,7 @@ def matching_partitions(
     values, unknown = _values(config, schema, partitions)
     if not values.num_rows:
         return unknown
-    known = spark.createDataFrame(values, spark_schema(values.schema))
+    known = frame_of(spark, values)
     try:
         telling = [c for c in conjuncts(analysed(known, condition)) if _tells(c, config.partition_fields, schema.names)]
         if not telling:

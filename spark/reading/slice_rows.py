@@ -11,6 +11,7 @@ from ...hudi.timeline import FileSlice
 from ...occ.session import missing
 from ...occ.table import Table
 from ..tasks import FILE_COLUMN, ROW_COLUMN
+from ..versions import sequence_of
 from .columns import spark_schema
 from .file_systems import reach
 from .merged_slices import merged
@@ -123,7 +124,7 @@ def _base_files(spark: Any, table: Table, slices: Sequence[FileSlice], schema: p
     text = jvm.org.apache.hadoop.util.StringUtils
     # Text with a separator that is in no path: one call for all of them.
     paths = text.stringToPath(text.getStrings("\0".join(way.uris([s.path for s in slices])), "\0"))
-    paths = jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(paths)
+    paths = sequence_of(jvm, paths)
     no_cache = getattr(sources, "NoopCache$").__getattr__("MODULE$")
     files = sources.InMemoryFileIndex(listing, paths, options, none, no_cache, none, none)
     if files.allFiles().size() != len(slices):

@@ -15,6 +15,7 @@ from ...storage import Store
 from ..reading import arrow_schema
 from ..shipping import shipped, workers_refusals
 from ..tasks import ANSWER, Packed, TaskOfJob, unpacked
+from ..versions import frame_of, to_arrow
 
 _SMALL_BYTES = (
     1 << 20
@@ -78,7 +79,7 @@ class Source:
     def use(self) -> Any:
         """Return the rows, for one more attempt."""
         if self.small is not None:
-            return self.rows.sparkSession.createDataFrame(self.small)
+            return frame_of(self.rows.sparkSession, self.small)
         self._uses += 1
         if self._uses == 2:
             from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
@@ -113,7 +114,7 @@ def small_rows(rows: Any, rows_max: int) -> pa.Table | None:
     few, found = rows.limit(brought), None
     types = {field.dataType.typeName() for field in rows.schema.fields}
     if plan.nodeName() == "LocalRelation":  # in this process already
-        found = few.toArrow()
+        found = to_arrow(few)
     elif types <= _FLAT and (_cheap(plan) or not types & _TEXTS):
         found = narrow_rows(few, _COLLECTED_BYTES_MAX // brought)
     if found is None:  # after a limit they are in one task, which measures them
@@ -138,7 +139,7 @@ def narrow_rows(rows: Any, width_max: int) -> pa.Table | None:
     texts = [name for name, field in zip(names, fields, strict=True) if field.dataType.typeName() in _TEXTS]
     fits = sum((F.coalesce(F.octet_length(name), F.lit(0)) for name in texts), F.lit(width)) <= width_max
     narrow = [F.when(fits, F.col(name)).alias(name) if name in texts else name for name in names]
-    found = rows.toDF(*names).select(*narrow, fits).toArrow()
+    found = to_arrow(rows.toDF(*names).select(*narrow, fits))
     if pc.all(found.columns[-1], min_count=0).as_py() is False:
         return None
     told = [

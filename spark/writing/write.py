@@ -50,6 +50,7 @@ from ...progress import Reporter, drawn
 from ..reading import Reads, columns, in_spark, spark_schema, value_in_spark
 from ..shipping import workers_refusals
 from ..tasks import FILE_COLUMN, Answer, ChosenTask, InsertTask, Task, looked_at, repeated_keys
+from ..versions import frame_of, to_arrow
 from .bulk_order import ordered
 from .clauses import ClausesTargetsTask, ClausesTask, NotAgain, in_sql, is_expression
 from .fit import fit
@@ -363,14 +364,14 @@ class Writes:
         same = [each.eqNullSafe(held[n]) for each, n in here]
         wanted = [*config.record_key_fields, *config.newer_by]
         away = rows.join(held, [key == held[_KEY], ~reduce(and_, same)]).select(*wanted, PARTITION_COLUMN)
-        found = away.toArrow()
+        found = to_arrow(away)
         if not found.num_rows:
             return source
         found = found.cast(pa.schema([*(schema.field(n) for n in wanted), pa.field(PARTITION_COLUMN, pa.string())]))
         newer = take_away(txn.workspace, spec, found)
         if not len(newer):
             return source
-        stay = F.broadcast(self._spark.createDataFrame(pa.table({_KEY: newer})))
+        stay = F.broadcast(frame_of(self._spark, pa.table({_KEY: newer})))
         return Source(rows.join(stay, key == stay[_KEY], "left_anti"), None)
 
     def _merge_of(
@@ -417,7 +418,7 @@ class Writes:
             tasks = self.tasks(rows)
             if everywhere is not None:
                 paths = pa.table({PARTITION_COLUMN: pa.array(everywhere, pa.string())})
-                rows = rows.crossJoin(self._spark.createDataFrame(paths))
+                rows = rows.crossJoin(frame_of(self._spark, paths))
             match way:
                 case "bucket":
                     bucket = columns.bucket_column(config.record_key_fields, plan.spec.bucket_count or 0)
