@@ -53,6 +53,8 @@ FAILURES = {
     ("streams", "list"): ["{none}"],
     ("streams", "add"): ["{table}", "clicks", "--columns", "v", "--ordering", "nope"],
     ("streams", "explain"): ["{table}", "k"],
+    ("streams", "alter"): ["{table}", "clicks", "--null", "skip"],
+    ("streams", "drop"): ["{table}", "nope"],
     ("streams", "retract"): ["{table}", "clicks", "{none}"],
     ("streams", "follow"): ["{table}", "clicks", "{none}"],
     ("mergers", "check"): ["telepathy"],
