@@ -26,6 +26,7 @@ from ...streams import (
     refuse_columns,
     refuse_mergers,
     refuse_table,
+    undropped,
 )
 from ..entries import LogEntry, Setting, Settings
 from ..log import LogState
@@ -142,14 +143,31 @@ class TableStream:
     def drop(self) -> Stream:
         """Drop the stream: no event of it lands any more, and new rows have none of its defaults. Return its declaration.
 
-        Its columns keep their values, and belong to no other stream. Declared again as it was (`Table.stream` with columns), it
-        goes on. Open transactions with events do not commit, and are run again.
+        Its columns keep their values, and belong to no other stream. Open transactions with events do not commit, and are run
+        again.
         """
 
         def change(streams: Sequence[Stream], since: str) -> tuple[Stream, ...]:
             return tuple(dropped(each, since=since) if each.name == self.name else each for each in streams)
 
         return _change(self._session, self.name, change, lambda *_: False)
+
+    def undrop(self) -> Stream:
+        """Let a dropped stream take events again, as it was, but without defaults. Return its declaration.
+
+        Raises:
+            InputError: another stream owns the life of the rows since (``on_delete="row"``).
+        """
+
+        def change(streams: Sequence[Stream], _: str) -> tuple[Stream, ...]:
+            return undropped(streams, self.name, self._session.url)
+
+        def check(_: Settings, stream: Stream) -> bool:
+            session = self._session
+            _refuse_required([stream], session.view().schema, session.config, session.url)
+            return False
+
+        return _change(self._session, self.name, change, check)
 
     def __repr__(self) -> str:
         return f"<stream {self.name} of {self._session.url}: {described(self.declaration)}>"

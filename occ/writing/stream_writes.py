@@ -83,8 +83,7 @@ def plan_of(txn: Writer, name: str, verb: Verb) -> StreamPlan:
     assert schema is not None, "streams are declared of columns"
     if stream.dropped:
         raise InputError(
-            f"stream {name!r} of {session.url} was dropped, and takes no events; nothing was written. Declare it again as it was "
-            "(`Table.stream` with columns), or write another one"
+            f"stream {name!r} of {session.url} was dropped, and takes no events; nothing was written. `undrop` lets it go on"
         )
     if verb == "retract" and not stream.event_id:
         raise InputError(

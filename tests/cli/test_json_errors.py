@@ -55,6 +55,7 @@ FAILURES = {
     ("streams", "explain"): ["{table}", "k"],
     ("streams", "alter"): ["{table}", "clicks", "--null", "skip"],
     ("streams", "drop"): ["{table}", "nope"],
+    ("streams", "undrop"): ["{table}", "nope"],
     ("streams", "retract"): ["{table}", "clicks", "{none}"],
     ("streams", "follow"): ["{table}", "clicks", "{none}"],
     ("mergers", "check"): ["telepathy"],

@@ -134,7 +134,8 @@ def test_streams_are_changed_and_dropped(run, url):
         "n=max",
         "--no-foreign-readers",
     ]
-    assert "dropped" not in run("streams", "add", url, *again).stdout
+    assert "`undrop` lets it go on" in run("streams", "add", url, *again, code=2).stderr
+    assert "dropped" not in run("streams", "undrop", url, "two").stdout
 
 
 def test_events_are_taken_back_by_a_file_of_ids(run, tmp_path):

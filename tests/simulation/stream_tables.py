@@ -169,7 +169,7 @@ def declare(table: Table, luck: Random, streams: int) -> None:
     try:
         if luck.random() < 0.4 and name in {each.name for each in table.streams}:
             if luck.random() < 0.5 or not _DECLARED[name].get("default"):
-                table.stream(name).drop()
+                (table.stream(name).drop if luck.random() < 0.5 else table.stream(name).undrop)()
             else:
                 value = luck.choice((True, False))
                 given = {each: ("7" if each in _TEXTS else 7) if value else None for each in _DECLARED[name]["default"]}

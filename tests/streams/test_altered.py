@@ -160,14 +160,18 @@ def test_what_a_dropped_stream_has_written_stays_and_it_can_come_back(table: lak
         assert read(table, "a") == {"k": 5, "l": None}, "its defaults are gone"
         table.compact()
     assert read(table, "a", as_of_completion=before) == {"k": 5}
-    with pytest.raises(InputError, match="was dropped; declare it again"):
+    with pytest.raises(InputError, match="was dropped; `undrop` it"):
         stream.alter(default={"a": 2})
     table.add_column("b", "bigint")
     table.add_column("b_at", "bigint")
     with pytest.raises(InputError, match="wrote a already"):
         table.stream("b", columns=["b", "a"], ordering="b_at")
-    back = table.stream("a", **STREAMS["a"] | {"default": {"a": 3}}).declaration
-    assert (back.dropped, back.edition, back.present) == (False, 2, {"a": 3})
+    with pytest.raises(InputError, match="was dropped, and takes no events; `undrop` lets it go on"):
+        table.stream("a", **STREAMS["a"])
+    for _ in range(2):
+        back = stream.undrop()
+        assert (back.dropped, back.edition, back.present) == (False, 2, {})
+    stream.alter(default={"a": 3})
     table.stream("a").upsert(
         [{"id": "k", "a": 4, "word": "late", "a_at": 4}, {"id": "m", "a": None, "word": "", "a_at": 1}]
     )
@@ -182,7 +186,7 @@ def test_who_owns_the_life_of_rows_is_free_once_that_stream_is_dropped(table: la
     table.stream("b", columns="b", ordering="b_at", on_delete="row").delete([{"id": "k", "b_at": 1}])
     assert read(table, "n") == {}
     with pytest.raises(InputError, match="only one can"):
-        table.stream("n", **STREAMS["n"])
+        table.stream("n").undrop()
 
 
 def test_a_table_whose_log_is_lost_knows_what_was_changed_last(table: lakelatch.Table) -> None:

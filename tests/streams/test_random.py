@@ -246,13 +246,13 @@ class Machine(RuleBasedStateMachine):
 
     @rule(default=st.sampled_from([None, -0.0, 7.5]), back=st.booleans())
     def change(self, default: float | None, *, back: bool) -> None:
-        """A stream gets another default, or is dropped and comes back with its first one; who is at work meanwhile loses."""
+        """A stream gets another default, or is dropped and comes back without one; who is at work meanwhile loses."""
         before = self.other.streams
         if back:
             self.other.stream("b").drop()
             with pytest.raises(InputError, match="was dropped"):
                 self.table.stream("b").delete([{"id": IDS[0], "part": PARTS[0], "b_at": _epoch(5)}])
-            self.other.stream("b", **DECLARED["b"])
+            self.other.stream("b").undrop()
         else:
             self.other.stream("b").alter(default={"b1": default})
         for each in self.other.streams:

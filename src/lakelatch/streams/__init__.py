@@ -18,6 +18,7 @@ from .declaration import (
     refuse_columns,
     refuse_incomplete,
     refuse_table,
+    undropped,
     with_streams,
 )
 from .events import (

@@ -284,23 +284,27 @@ def joined(streams: Sequence[Stream], wanted: Stream, *, since: str, table: str)
                 "column belongs to one stream; give each stream columns and an ordering column of its own",
                 columns=shared,
             )
-        if made.on_delete == other.on_delete == ROW and not other.dropped:
-            raise InputError(
-                f"stream {other.name!r} of {table} owns the life of its rows (on_delete='row'), and only one can; declare "
-                f"{made.name!r} with on_delete='clear' or 'ignore'"
-            )
+        _refuse_two_owners(made, other, table)
     return tuple(made if each is old else each for each in streams) if old else (*streams, made)
 
 
+def _refuse_two_owners(made: Stream, other: Stream, table: str) -> None:
+    if made.on_delete == other.on_delete == ROW and not other.dropped:
+        raise InputError(
+            f"stream {other.name!r} of {table} owns the life of its rows (on_delete='row'), and only one can; declare "
+            f"{made.name!r} with on_delete='clear' or 'ignore'"
+        )
+
+
 def _extended(old: Stream, wanted: Stream, table: str, streams: Sequence[Stream]) -> Stream:
+    if old.dropped:  # jobs declare their streams whenever they start, which does not bring one back
+        raise InputError(f"stream {old.name!r} of {table} was dropped, and takes no events; `undrop` lets it go on")
     now = old.present
     asked = {each.column: each.value for each in wanted.defaults if each.column in old.columns}
     # In Python False is 0, and in a table it is not.
     same = all(n in now and now[n] == v and isinstance(now[n], bool) == isinstance(v, bool) for n, v in asked.items())
-    # A dropped stream has no defaults any more: it comes back with those that are asked for.
-    same = same or old.dropped
     # Name, ordering, deletes and nulls must be as declared; only columns can be added.
-    bare = [replace(each, columns=(), defaults=(), merge=(), dropped=False, edition=0) for each in (old, wanted)]
+    bare = [replace(each, columns=(), defaults=(), merge=(), edition=0) for each in (old, wanted)]
     merged = tuple(each for each in wanted.merge if each[0] in old.columns) == old.merge
     if old.event_id and set(old.columns) < set(wanted.columns):
         raise InputError(
@@ -309,11 +313,11 @@ def _extended(old: Stream, wanted: Stream, table: str, streams: Sequence[Stream]
         )
     if bare[0] != bare[1] or not set(old.columns) <= set(wanted.columns) or not (same and merged):
         raise InputError(
-            f"stream {old.name!r} of {table} is declared otherwise: {described(old)}; more columns can be given to it, and "
-            "nothing else changed"
+            f"stream {old.name!r} of {table} is declared otherwise: {described(old)}; more columns can be given to it here, and "
+            "some other things be changed by `alter`"
         )
     more = tuple(each for each in wanted.columns if each not in old.columns)
-    new = tuple(each for each in wanted.defaults if each.column in more or old.dropped)
+    new = tuple(each for each in wanted.defaults if each.column in more)
     # A stream without mergers keeps no floor at which it was emptied, so it cannot be computed afterwards.
     emptied = old.on_delete != IGNORE or any(each.on_delete == ROW for each in streams)
     if wanted.merge and not old.merge and emptied:
@@ -322,10 +326,7 @@ def _extended(old: Stream, wanted: Stream, table: str, streams: Sequence[Stream]
             f"events of {wanted.merge[0][0]} could not be told from those that must not count; give it to another stream. "
             "Only where no delete can have emptied it (on_delete='ignore', and no stream has 'row') could it have mergers now"
         )
-    edition, columns = old.edition + old.dropped, (*old.columns, *more)
-    return replace(
-        old, columns=columns, defaults=(*old.defaults, *new), merge=wanted.merge, dropped=False, edition=edition
-    )
+    return replace(old, columns=(*old.columns, *more), defaults=(*old.defaults, *new), merge=wanted.merge)
 
 
 def altered(
@@ -349,7 +350,7 @@ def altered(
     """
     what = f"stream {old.name!r}"
     if old.dropped:
-        raise InputError(f"{what} was dropped; declare it again as it was, then change it")
+        raise InputError(f"{what} was dropped; `undrop` it, then change it")
     if default is not None and not isinstance(default, Mapping):
         raise InputError(f'default={brief(default)} is no dict; give values by column, as {{"clicks": 0}}')
     given = {column: None if value is None else _plain(column, value) for column, value in (default or {}).items()}
@@ -383,6 +384,21 @@ def dropped(old: Stream, *, since: str) -> Stream:
         return old
     ended = tuple(Default(column, None, since) for column in old.present)
     return replace(old, dropped=True, defaults=(*old.defaults, *ended), edition=old.edition + 1)
+
+
+def undropped(streams: Sequence[Stream], name: str, table: str) -> tuple[Stream, ...]:
+    """Return the streams with this one taking events again, without defaults.
+
+    Raises:
+        InputError: another one owns the life of the rows since.
+    """
+    made = of_name(streams, name, table)
+    if not made.dropped:
+        return tuple(streams)
+    for other in streams:
+        if other.name != name:
+            _refuse_two_owners(made, other, table)
+    return tuple(replace(made, dropped=False, edition=made.edition + 1) if each is made else each for each in streams)
 
 
 def outdated(began: Iterable[Stream], now: Iterable[Stream]) -> str:

@@ -1,8 +1,8 @@
 """``lakelatch streams``.
 
-JSON of ``add``, ``alter``, ``drop``, and of ``list`` a list of it: ``name``, ``columns``, ``ordering``, ``on_delete``, ``null``,
-``foreign_readers``, ``defaults`` (``column``, ``value``, ``since``), ``merge`` (pairs of column and merger), ``event_id`` and
-``events`` (else empty), ``dropped``, and ``edition``, how often it was changed. Of ``explain``: a
+JSON of ``add``, ``alter``, ``drop``, ``undrop``, and of ``list`` a list of it: ``name``, ``columns``, ``ordering``,
+``on_delete``, ``null``, ``foreign_readers``, ``defaults`` (``column``, ``value``, ``since``), ``merge`` (pairs of column and
+merger), ``event_id`` and ``events`` (else empty), ``dropped``, and ``edition``, how often it was changed. Of ``explain``: a
 list, one for each partition that knows the key, of ``partition``, ``file_id``, ``there``, ``cells`` (``column``, ``value``,
 ``stream``, ``ordering``, ``instant``, ``completion``, ``slot``, ``why``, ``beat``: pairs of value and T, ``parts``: value,
 ordering value and T of each contribution) and ``events`` (``stream``, ``kind``, ``ordering``, ``instant``, ``completion``,
@@ -133,11 +133,20 @@ def alter(
 
 
 def drop(url: Url, name: Annotated[str, typer.Argument(help="Of the stream.")], *, json: Json = False) -> None:
-    """Drop a stream: it takes no more events. What it has written stays; `streams add` as before lets it go on."""
+    """Drop a stream: it takes no more events. What it has written stays."""
     import lakelatch
 
     with lakelatch.open(url) as table:
         made = table.stream(name).drop()
+    _tell(made, json=json)
+
+
+def undrop(url: Url, name: Annotated[str, typer.Argument(help="Of the stream.")], *, json: Json = False) -> None:
+    """Let a dropped stream take events again, without defaults."""
+    import lakelatch
+
+    with lakelatch.open(url) as table:
+        made = table.stream(name).undrop()
     _tell(made, json=json)
 
 
