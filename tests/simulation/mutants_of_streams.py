@@ -219,7 +219,7 @@ def of_a_batch_the_last_event_counts() -> Patches:
         keys = rows.column("_hoodie_record_key").to_pylist()
         return rows.take(sorted({key: at for at, key in enumerate(keys)}.values()))
 
-    return [mock.patch.object(stream_files, "folded", folded)]
+    return [mock.patch.object(events, "folded", folded)]
 
 
 @mutant(_streams)
@@ -313,7 +313,7 @@ def a_write_adds_up_what_came_in_different_orders() -> Patches:
 
         return folded_
 
-    return [method(stream_files, "folded", make)]
+    return [method(events, "folded", make)]
 
 
 @mutant(_merging)
