@@ -27,6 +27,7 @@ from ...conflict import (
 )
 from ...errors import ConflictError
 from ...hudi.files import BaseFile, LogFile
+from ...streams import outdated
 from ..entries import Begin, Commit, groups_of, held, write_set_of
 from ..liveness import list_markers
 from ..log import LogState, plain_metadata_of
@@ -214,6 +215,8 @@ class CommitValidator:
             return
         if settings.streams and not (self._began.streams or self._staged.streams_only):
             rule = "the table has streams since, and rows are written through these only"
+        elif self._staged.streams_only and (name := outdated(self._began.streams, settings.streams)):
+            rule = f"stream {name!r} was changed or dropped since"
         elif settings.bucket_count != self._began.bucket_count:
             rule = f"the table has another number of buckets since ({self._began.bucket_count}, now {settings.bucket_count})"
         elif (settings.merge, settings.ties) != (self._began.merge, self._began.ties):

@@ -60,7 +60,7 @@ class StreamPlan:
     def note(self) -> BlockNote:
         """The note in each block's footer."""
         columns = (self.stream.event_id,) if self.kind == RETRACTED else self.stream.columns
-        return BlockNote(self.stream.name, self.kind, columns)
+        return BlockNote(self.stream.name, self.kind, columns, self.stream.null)
 
 
 def append_events(plan: StreamPlan, rows: pa.Table, files: TaskFiles) -> None:

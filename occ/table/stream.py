@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
 import pyarrow as pa
 
-from ...arguments import suggesting
+from ...arguments import NullEvents, suggesting
 from ...errors import ConfigError, InputError
 from ...hudi.files import bucket_of
 from ...hudi.table import TableConfig, bucket_ids
@@ -16,13 +16,17 @@ from ...streams import (
     CLEAR,
     RowHistory,
     Stream,
+    altered,
     described,
+    dropped,
     explained,
+    has_events,
     joined,
     of_name,
     refuse_columns,
     refuse_mergers,
     refuse_table,
+    undropped,
 )
 from ..entries import LogEntry, Setting, Settings
 from ..log import LogState
@@ -95,6 +99,76 @@ class TableStream:
         """
         return self._write(stream_writes.write_of("retract", self._session, self.name, events, zone), retries)
 
+    def alter(
+        self,
+        *,
+        default: Mapping[str, Any] | None = None,
+        null: NullEvents | None = None,
+        merge: Mapping[str, str] | None = None,
+        foreign_readers: bool | None = None,
+    ) -> Stream:
+        """Change the stream's declaration, and return it. Events that are in the table stay what they are.
+
+        Open transactions with events do not commit, and are run again.
+
+        Args:
+            default: values by column, for rows that appear from now on; None for no default any more.
+            null: the rule for events that are written from now on.
+            merge: mergers by column, ``"last"`` for none. Only while the stream has had no event.
+            foreign_readers: as of `Table.stream`.
+
+        Raises:
+            InputError: a value does not fit, or the stream has had events, or was dropped. Nothing was changed.
+        """
+        session, given = (
+            self._session,
+            {"null": null, "merge": merge, "default": default, "foreign_readers": foreign_readers},
+        )
+
+        def change(streams: Sequence[Stream], since: str) -> tuple[Stream, ...]:
+            return tuple(altered(each, since=since, **given) if each.name == self.name else each for each in streams)
+
+        def check(settings: Settings, stream: Stream) -> bool:
+            schema = session.schema()
+            refuse_columns(stream, schema, session.config, session.url)
+            assert schema is not None, "streams are declared of columns"
+            refuse_mergers(stream, schema)
+            if stream.merge == of_name(settings.streams, self.name, session.url).merge:
+                return False
+            _refuse_events(session, stream)
+            return True
+
+        return _change(session, self.name, change, check)
+
+    def drop(self) -> Stream:
+        """Drop the stream: no event of it lands any more, and new rows have none of its defaults. Return its declaration.
+
+        Its columns keep their values, and belong to no other stream. Open transactions with events do not commit, and are run
+        again.
+        """
+
+        def change(streams: Sequence[Stream], since: str) -> tuple[Stream, ...]:
+            return tuple(dropped(each, since=since) if each.name == self.name else each for each in streams)
+
+        return _change(self._session, self.name, change, lambda *_: False)
+
+    def undrop(self) -> Stream:
+        """Let a dropped stream take events again, as it was, but without defaults. Return its declaration.
+
+        Raises:
+            InputError: another stream owns the life of the rows since (``on_delete="row"``).
+        """
+
+        def change(streams: Sequence[Stream], _: str) -> tuple[Stream, ...]:
+            return undropped(streams, self.name, self._session.url)
+
+        def check(_: Settings, stream: Stream) -> bool:
+            session = self._session
+            _refuse_required([stream], session.view().schema, session.config, session.url)
+            return False
+
+        return _change(self._session, self.name, change, check)
+
     def __repr__(self) -> str:
         return f"<stream {self.name} of {self._session.url}: {described(self.declaration)}>"
 
@@ -122,49 +196,79 @@ def declare(session: Session, wanted: Stream) -> Stream:
         ConfigError: the table cannot have streams; the message says why.
         InputError: a column is unknown, or belongs to another stream or to the key; or the stream is declared differently.
     """
+
+    def change(streams: Sequence[Stream], since: str) -> tuple[Stream, ...]:
+        return joined(streams, wanted, since=since, table=session.url)
+
+    def check(settings: Settings, stream: Stream) -> bool:
+        rules = bool(settings.unique_constraints or settings.check or settings.merge or settings.ties != "last")
+        refuse_table(session.config, session.url, buckets=settings.bucket_count, rules=rules)
+        # A rebuilt log may lack the streams that the table's properties know of.
+        if not (settings.streams or session.config.for_streams):
+            _refuse_log_files(session)
+        schema, known = session.schema(), settings.streams
+        made = change(known, "")
+        refuse_columns(stream, schema, session.config, session.url)
+        _refuse_required(made, session.view().schema, session.config, session.url)
+        assert schema is not None, "streams are declared of columns"
+        if stream not in known:
+            refuse_mergers(stream, schema)
+        if stream.event_id and not any(each.name == stream.name for each in known):
+            _refuse_stored(session, stream)
+        # What was looked at, that no log file is there, has to hold when the first stream is declared.
+        return not known
+
+    return _change(session, wanted.name, change, check)
+
+
+def _change(
+    session: Session,
+    name: str,
+    change: Callable[[Sequence[Stream], str], tuple[Stream, ...]],
+    check: Callable[[Settings, Stream], bool],
+) -> Stream:
+    """Change the declarations of streams, and return that of this one.
+
+    Args:
+        change: returns them changed, given the present ones and the newest time of the table.
+        check: raises if the new one cannot be; returns True if that holds only while nothing is committed.
+    """
     session.require_log()
     session.refuse_if_unwritable()
     for _ in range(_TRIES):
         state = session.log.catch_up()
         settings, seen = state.settings, _last_slot(state)
-        refuse_table(
-            session.config,
-            session.url,
-            buckets=settings.bucket_count,
-            rules=bool(settings.unique_constraints or settings.check or settings.merge or settings.ties != "last"),
-        )
-        # A rebuilt log may lack the streams that the table's properties know of.
-        if not (settings.streams or session.config.for_streams):
-            _refuse_log_files(session)
-        schema = session.schema()
-        made = joined(settings.streams, wanted, since=state.top, table=session.url)
-        stream = of_name(made, wanted.name, session.url)
-        refuse_columns(stream, schema, session.config, session.url)
-        _refuse_required(made, session.view().schema, session.config, session.url)
+        made = change(settings.streams, state.top)
+        alone = check(settings, of_name(made, name, session.url))
         if made == settings.streams:
             break
-        assert schema is not None, "streams are declared of columns"
-        refuse_mergers(stream, schema)
-        if stream.event_id and not any(each.name == stream.name for each in settings.streams):
-            _refuse_stored(session, stream)
 
-        def build(state: LogState, settings: Settings = settings, seen: int = seen) -> LogEntry | None:
-            # Retry unless the streams are still those that were compared, and, before the first stream, nothing was
-            # committed since the check for log files.
-            if state.settings != settings or (not settings.streams and _last_slot(state) != seen):
+        def build(
+            state: LogState, settings: Settings = settings, seen: int = seen, alone: bool = alone
+        ) -> LogEntry | None:
+            # Retry unless the streams are still those that were compared.
+            if state.settings != settings or (alone and _last_slot(state) != seen):
                 return None
-            newest = joined(settings.streams, wanted, since=state.top, table=session.url)
-            return Setting(replace(state.settings, streams=newest), session.writer)
+            return Setting(replace(state.settings, streams=change(settings.streams, state.top)), session.writer)
 
         if session.log.append(build) is not None:
             break
     else:
         raise ConfigError(
-            f"stream {wanted.name!r} of {session.url} could not be declared: others wrote meanwhile, {_TRIES} times. Try again",
+            f"stream {name!r} of {session.url} could not be changed: others wrote meanwhile, {_TRIES} times. Try again",
             table=session.url,
         )
     session.secure_streams()
-    return of_name(session.settings.streams, wanted.name, session.url)
+    return of_name(session.settings.streams, name, session.url)
+
+
+def _refuse_events(session: Session, stream: Stream) -> None:
+    """Raise `InputError` if the stream has had an event: its contributions were made by the merger of then."""
+    if any(has_events(session.store, stream, each) for each in session.snapshot().file_slices()):
+        raise InputError(
+            f"stream {stream.name!r} of {session.url} has had events, and what they have contributed cannot be merged otherwise. "
+            "Nothing was changed; declare another stream, of new columns, and write the events there"
+        )
 
 
 def _refuse_stored(session: Session, stream: Stream) -> None:
@@ -200,6 +304,7 @@ def refuse_at_creation(
 
 def _refuse_required(streams: Sequence[Stream], schema: str | None, config: TableConfig, url: str) -> None:
     """Raise `InputError` if rows of these streams may lack a value that was declared not null."""
+    streams = [each for each in streams if not each.dropped]
     for column in required_by(schema):
         if column in (*config.record_key_fields, *config.partition_fields):
             continue

@@ -81,6 +81,10 @@ def plan_of(txn: Writer, name: str, verb: Verb) -> StreamPlan:
     session.secure_streams()
     stream, schema = of_name(session.streams, name, session.url), workspace.written_schema
     assert schema is not None, "streams are declared of columns"
+    if stream.dropped:
+        raise InputError(
+            f"stream {name!r} of {session.url} was dropped, and takes no events; nothing was written. `undrop` lets it go on"
+        )
     if verb == "retract" and not stream.event_id:
         raise InputError(
             f"stream {name!r} of {session.url} declares no event_id, and its merged values do not tell one event from another, "

@@ -111,6 +111,33 @@ def test_files_are_written_as_events_of_a_stream(run, url, tmp_path):
     assert "no stream 'three'" in run("upsert", url, str(events), "--stream", "three", code=2).stderr
 
 
+def test_streams_are_changed_and_dropped(run, url):
+    run("streams", "add", url, "two", "--columns", "b,n", "--ordering", "b_at", "--default", "n=5")
+    told = run("streams", "alter", url, "two", "--default", "b=007", "--no-default", "n").stdout
+    assert told == "two: b, n by b_at; on delete clear; b = '007' by default\n"
+    assert "n=x" not in run("streams", "alter", url, "two", "--default", "n=x", code=2).stdout
+    assert "foreign-readers" in run("streams", "alter", url, "two", "--null", "write", code=2).stderr
+    made = run.json("streams", "alter", url, "two", "--null", "write", "--no-foreign-readers", "--merge", "n=max")
+    assert (made["null"], made["foreign_readers"], made["merge"]) == ("write", False, [["n", "max"]])
+    assert run("streams", "drop", url, "two").stdout.endswith("; dropped\n")
+    assert run.json("streams", "list", url)[0]["dropped"]
+    assert "was dropped" in run("streams", "alter", url, "two", "--null", "keep", code=2).stderr
+    again = [
+        "two",
+        "--columns",
+        "b,n",
+        "--ordering",
+        "b_at",
+        "--null",
+        "write",
+        "--merge",
+        "n=max",
+        "--no-foreign-readers",
+    ]
+    assert "`undrop` lets it go on" in run("streams", "add", url, *again, code=2).stderr
+    assert "dropped" not in run("streams", "undrop", url, "two").stdout
+
+
 def test_events_are_taken_back_by_a_file_of_ids(run, tmp_path):
     url, events = str(tmp_path / "t"), tmp_path / "events.json"
     columns = "id string, n bigint, at bigint, eid string, kept array<struct<at: bigint, n: bigint, eid: string>>"

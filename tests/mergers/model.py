@@ -63,6 +63,7 @@ MODEL: dict[str, Callable[[list[Any]], Any]] = {
     "first_non_null": lambda v: (there(v) or [None])[0],
     "last_unless(3)": lambda v: ([each for each in v if each != 3] or v)[-1],
     "sum": total,
+    "product": lambda v: math.prod(there(v)) if there(v) else None,
     "count": lambda v: sum(1 for _ in there(v)),
     "min": lambda v: min(there(v), key=place, default=None),
     "max": lambda v: max(there(v), key=place, default=None),

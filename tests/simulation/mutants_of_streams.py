@@ -15,6 +15,7 @@ from lakelatch.conflict.operations import COMPLETED, Kind
 from lakelatch.hudi.files import LogFile
 from lakelatch.hudi.files.file_names import new_file_id
 from lakelatch.hudi.timeline.snapshot import TimelineView
+from lakelatch.occ.landing import validator
 from lakelatch.occ.services import compaction, rewriting
 from lakelatch.occ.session import Session
 from lakelatch.occ.staging import stream_files
@@ -156,10 +157,11 @@ def a_default_is_written_over_a_value() -> Patches:
 def defaults_count_for_what_was_before_them() -> Patches:
     """A default is for rows that appear after it was declared."""
 
-    def defaulted(stream: Any, name: str, _: Any) -> bool:
-        return any(each.column == name for each in stream.defaults)
+    def default_at(stream: Any, name: str, _: Any) -> int:
+        some = [number for number, each in enumerate(stream.defaults) if each.column == name]
+        return merge._DEFAULT - some[-1] if some else merge._NULL
 
-    return [mock.patch.object(merge._Slice, "_defaulted", staticmethod(defaulted))]
+    return [mock.patch.object(merge._Slice, "_default_at", staticmethod(default_at))]
 
 
 @mutant(_streams)
@@ -217,7 +219,7 @@ def of_a_batch_the_last_event_counts() -> Patches:
         keys = rows.column("_hoodie_record_key").to_pylist()
         return rows.take(sorted({key: at for at, key in enumerate(keys)}.values()))
 
-    return [mock.patch.object(stream_files, "folded", folded)]
+    return [mock.patch.object(events, "folded", folded)]
 
 
 @mutant(_streams)
@@ -311,7 +313,7 @@ def a_write_adds_up_what_came_in_different_orders() -> Patches:
 
         return folded_
 
-    return [method(stream_files, "folded", make)]
+    return [method(events, "folded", make)]
 
 
 @mutant(_merging)
@@ -324,7 +326,7 @@ def a_default_gives_way_to_the_first_event() -> Patches:
             if given:
                 keys = np.concatenate([self._codes[each.at] for each in given])
                 places = self._places[name]
-                places[keys[places[keys] == merge._DEFAULT]] = merge._NULL
+                places[keys[places[keys] <= merge._DEFAULT]] = merge._NULL
             return real(self, name, there)
 
         return merged
@@ -344,6 +346,12 @@ def a_plan_has_a_log_file_twice() -> Patches:
         return {**more, "groups": [_with(a, b) for a, b in zip(content["groups"], more["groups"], strict=True)]}
 
     return [mock.patch.object(compaction, "grown", grown)]
+
+
+@mutant(_streams)
+def what_was_written_before_a_drop_lands_after_it() -> Patches:
+    """An event lands by the declaration that its stream had when it was written."""
+    return [mock.patch.object(validator, "outdated", return_value="")]
 
 
 @mutant(_by_id)

@@ -8,6 +8,7 @@ What decides later and no reader sees (ordering values of rows that are gone) go
 from __future__ import annotations
 
 import functools
+import re
 import tempfile
 from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 import lakelatch
-from lakelatch.errors import CommitStateUnknownError, ConfigError, LakeLatchError, LockError, StorageError
+from lakelatch.errors import CommitStateUnknownError, ConfigError, InputError, LakeLatchError, LockError, StorageError
 from lakelatch.hudi.files import FileGroupId
 from lakelatch.hudi.timeline import FileSlice, Snapshot
 from lakelatch.occ.entries.entries import Commit, LogEntry, Open, Setting
@@ -161,10 +162,25 @@ def _event(stream: Stream, kind: str, part: str, key: str, luck: Random, name: s
 
 
 def declare(table: Table, luck: Random, streams: int) -> None:
-    """One more stream, or more columns for one, or what is known already; where a request fails, perhaps nothing."""
+    """One more stream, or more columns for one, or what is known already, or one is changed or dropped; where a request fails,
+    perhaps nothing.
+    """
     name = luck.choice([each for each in sorted(_DECLARED) if streams > PLAIN or not _DECLARED[each].get("merge")])
-    with suppress(StorageError, CommitStateUnknownError, LockError, ConfigError):
-        table.stream(name, **_given(name, 2))
+    try:
+        if luck.random() < 0.4 and name in {each.name for each in table.streams}:
+            if luck.random() < 0.5 or not _DECLARED[name].get("default"):
+                (table.stream(name).drop if luck.random() < 0.5 else table.stream(name).undrop)()
+            else:
+                value = luck.choice((True, False))
+                given = {each: ("7" if each in _TEXTS else 7) if value else None for each in _DECLARED[name]["default"]}
+                table.stream(name).alter(default=given)
+        else:
+            table.stream(name, **_given(name, 2))
+    except (StorageError, CommitStateUnknownError, LockError, ConfigError):
+        pass
+    except InputError as e:
+        if not re.search("is declared otherwise|was dropped|no value of it", str(e)):
+            raise
 
 
 class StreamWork:
@@ -188,7 +204,7 @@ class StreamWork:
 
     def again(self) -> None:
         """A batch that somebody has sent already, whatever he was told of it."""
-        there = {each.name for each in self.txn.session.streams}
+        there = {each.name for each in self.txn.session.streams if not each.dropped}
         known = [each for each in self._sent if each.stream in there]  # others are declared since its last look
         if not known:
             return self.event()
@@ -198,7 +214,8 @@ class StreamWork:
         return self._send(now, event.kind, [more | row for row in event.batch])
 
     def _stream(self) -> Stream:
-        return self.luck.choice(self.txn.session.streams)
+        there = [each for each in self.txn.session.streams if not each.dropped]
+        return self.luck.choice(there or self.txn.session.streams)
 
     def _now(self, name: str) -> Stream:
         return next(each for each in self.txn.session.streams if each.name == name)
@@ -222,11 +239,18 @@ class StreamWork:
         self._sent.append(event)
         if kind == UPSERT or stream.on_delete != "ignore":
             self.attempt.events.append(event)
-        if self.luck.random() < _BY_SPARK and len({(row["part"], row["id"]) for row in batch}) == len(batch):
-            return self._as_spark(stream, kind, batch)
-        written = self.txn.stream(stream.name)
-        getattr(written, _verb(kind))(batch)
-        return None
+        by_spark = self.luck.random() < _BY_SPARK and len({(row["part"], row["id"]) for row in batch}) == len(batch)
+        try:
+            if by_spark:
+                self._as_spark(stream, kind, batch)
+            else:
+                getattr(self.txn.stream(stream.name), _verb(kind))(batch)
+        except InputError as e:
+            if "was dropped" not in str(e):
+                raise
+            self._sent.remove(event)
+            if event in self.attempt.events:
+                self.attempt.events.remove(event)
 
     def _as_spark(self, stream: Stream, kind: str, batch: list[Row]) -> None:
         """A task writes them, and perhaps a second attempt of it the same, beside the first one or later."""
@@ -269,6 +293,8 @@ class Follow:
         model.states = deepcopy(dict(getattr(before, "states", {})))
         for event in attempt.events:
             now = model.streams[event.stream]
+            if now.dropped:
+                raise Anomaly(f"{attempt.name} wrote events of {event.stream}, which was dropped before they landed")
             model.streams[event.stream] = replace(now, columns=event.columns)
             model.apply(event.stream, event.kind, event.batch)
             model.streams[event.stream] = now
@@ -277,7 +303,11 @@ class Follow:
 
 def judge_conflicts(attempts: Iterable[Attempt], entries: Iterable[LogEntry]) -> None:
     """Events lose against nobody but a restore."""
+    entries = list(entries)
     restores = {each.instant for each in entries if isinstance(each, Commit) and each.restores}
+    settings = [each.settings for each in entries if isinstance(each, Setting | Open)]
+    if any(each.edition for one in settings for each in one.streams):
+        restores.add("")  # a stream was changed
     for attempt in attempts:
         if attempt.outcome == "conflict" and attempt.winner not in restores:
             raise Anomaly(f"{attempt.name} wrote events and lost against {attempt.winner or 'nobody'}")

@@ -122,7 +122,8 @@ class Model:
     def _defaults(self) -> Row:
         merged = {column for stream in self.streams.values() for column, _ in stream.merge}
         defaults = [each for stream in self.streams.values() for each in stream.defaults]
-        return {each.column: [each.value] if each.column in merged else each.value for each in defaults}
+        found: Row = {each.column: each.value for each in defaults}  # of a column the last one is in force
+        return {name: [value] if name in merged else value for name, value in found.items() if value is not None}
 
     def rows(self) -> dict[tuple[Any, ...], Row]:
         """The rows there are, by key: all columns of all streams."""

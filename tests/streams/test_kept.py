@@ -294,6 +294,27 @@ def test_a_total_fits_whatever_is_taken_back(table: lakelatch.Table, monkeypatch
     assert totals(table) == {"k": 0}
 
 
+def test_a_factor_that_was_taken_back_is_none(table: lakelatch.Table) -> None:
+    """Of a product nobody could divide the zero out."""
+    for name, kind in (
+        ("p_at", "bigint"),
+        ("p", "array<struct<p_at: bigint, f: double, eid2: string>>"),
+        ("eid2", "string"),
+    ):
+        table.add_column(name, kind)
+    given: dict[str, Any] = {"columns": "f", "ordering": "p_at", "merge": {"f": "product"}, "foreign_readers": False}
+    with pytest.raises(InputError, match=r"(?s)can't have the merger product: .* Keep the stream's events"):
+        table.stream("p", **given)
+    stream = table.stream("p", **given, event_id="eid2", events="p")
+    stream.upsert(
+        [{"id": "k", "p_at": n, "f": factor, "eid2": f"{n}"} for n, factor in enumerate((3.0, 0.0, None, -0.5))]
+    )
+    assert table.read(columns=["f"]).to_pylist() == [{"f": -0.0}]
+    table.compact()
+    stream.retract([{"id": "k", "eid2": "1"}])
+    assert table.read(columns=["f"]).to_pylist() == [{"f": -1.5}]
+
+
 class Lies:
     """The first value, said to be the same in every order."""
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 import lakelatch
-from lakelatch.errors import CommitError
+from lakelatch.errors import CommitError, InputError
 from lakelatch.occ.check.check import check
 from lakelatch.streams import CLEARED, DELETED, RETRACTED, UPSERT
 from lakelatch.testing import FakeEnvironment
@@ -243,6 +243,21 @@ class Machine(RuleBasedStateMachine):
         self.other.stream("d", **{**given, "columns": [*given["columns"], "d4"], "merge": merge, "default": default})
         for each in self.other.streams:
             self.model.declare(each)
+
+    @rule(default=st.sampled_from([None, -0.0, 7.5]), back=st.booleans())
+    def change(self, default: float | None, *, back: bool) -> None:
+        """A stream gets another default, or is dropped and comes back without one; who is at work meanwhile loses."""
+        before = self.other.streams
+        if back:
+            self.other.stream("b").drop()
+            with pytest.raises(InputError, match="was dropped"):
+                self.table.stream("b").delete([{"id": IDS[0], "part": PARTS[0], "b_at": _epoch(5)}])
+            self.other.stream("b").undrop()
+        else:
+            self.other.stream("b").alter(default={"b1": default})
+        for each in self.other.streams:
+            self.model.declare(each)
+        self.doomed |= {txn for txn, _ in self.open} if self.other.streams != before else set()
 
     @invariant()
     def same(self) -> None:

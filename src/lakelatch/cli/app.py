@@ -152,6 +152,9 @@ _STREAMS = {
         ".streams.follow:follow",
         "Write the lines of a growing file as events of a stream, each once, until Ctrl-C.",
     ),
+    "alter": (".streams.commands:alter", "Change a stream: its defaults, null rule or mergers."),
+    "drop": (".streams.commands:drop", "Drop a stream; what it has written stays."),
+    "undrop": (".streams.commands:undrop", "Let a dropped stream take events again."),
     "retract": (".rows.write:retract", "Take events of a stream back, by their ids in a file."),
     "explain": (
         ".streams.commands:explain",

@@ -15,7 +15,7 @@ from ..errors import ConfigError, InputError, LakeLatchError
 from .choice import Both, Extreme, First, FirstNonNull, Last, LastNonNull, LastUnless
 from .interface import Groups, Laws, Merger
 from .lists import CollectList, CollectSet, MergeMap, TopN
-from .totals import Count, Sum
+from .totals import Count, Product, Sum
 
 BUILT_IN: dict[str, Callable[..., Merger]] = {
     "last": Last,
@@ -25,6 +25,7 @@ BUILT_IN: dict[str, Callable[..., Merger]] = {
     "first_non_null": FirstNonNull,
     "sum": Sum,
     "count": Count,
+    "product": Product,
     "min": lambda: Extreme(greatest=False),
     "max": lambda: Extreme(greatest=True),
     "bool_and": lambda: Both(any=False),

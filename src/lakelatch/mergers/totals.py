@@ -1,4 +1,4 @@
-"""Mergers that add up: sums and counts."""
+"""Mergers that add up, or multiply: sums, counts and products."""
 
 from __future__ import annotations
 
@@ -72,6 +72,31 @@ class Count:
     def merge(self, values: pa.Array, groups: Groups) -> pa.Array:
         """Return the sum of the counts."""
         return Sum().merge(values.fill_null(0), groups)
+
+
+@dataclass(frozen=True)
+class Product:
+    """The product of floats: nulls are ignored, NaN stays NaN. Whole numbers and decimals would soon not fit their column."""
+
+    def laws(self, kind: pa.DataType) -> Laws:
+        """Return the laws; raises for anything but floats."""
+        if not pa.types.is_floating(kind):
+            raise InputError(f"product multiplies floats, and the column holds {kind}; make it double")
+        return _ROUNDED
+
+    def lift(self, values: pa.Array, kind: pa.DataType) -> pa.Array:
+        """Return the values as they are."""
+        return values if values.type == kind else values.cast(kind)
+
+    def merge(self, values: pa.Array, groups: Groups) -> pa.Array:
+        """Return the product of each group, rounded to the type once; null if all values are."""
+        if not len(groups):
+            return values
+        none = ~np.logical_or.reduceat(np.asarray(values.is_valid()), groups.starts)
+        numbers = np.asarray(values.cast(pa.float64()).fill_null(1.0))
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            total = np.multiply.reduceat(numbers, groups.starts).astype(values.type.to_pandas_dtype())
+        return pa.array(total, mask=none)
 
 
 def _limbs(values: pa.Array) -> list[npt.NDArray[np.int64]]:

@@ -6,15 +6,19 @@ from .declaration import (
     IGNORE,
     Default,
     Stream,
+    altered,
     declared,
     declared_in,
     described,
+    dropped,
     joined,
     newest_of,
     of_name,
+    outdated,
     refuse_columns,
     refuse_incomplete,
     refuse_table,
+    undropped,
     with_streams,
 )
 from .events import (
@@ -25,6 +29,7 @@ from .events import (
     BlockNote,
     floors_to_footer,
     folded,
+    has_events,
     refuse_undeclared,
     to_write,
 )

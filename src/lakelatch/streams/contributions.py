@@ -164,10 +164,14 @@ def _broken(merger: Contributed, kind: pa.DataType, said: Laws, name: str) -> st
         return f"it says that a value may come twice, and it does not keep that law ('replay').{shown}Let its laws() tell so"
     step = (
         "Use a merger whose result does not depend on the order (sum, count, min, max, bool_and, bool_or, collect_set, top_n, "
-        "merge_map(by=...)), or none: without one the column has the value of the newest event"
+        "merge_map(by=...)), or none: without one the column has the value of the newest event. Or keep the stream's events "
+        "(event_id=..., events=...): of these every merger is possible"
     )
     if pa.types.is_floating(kind) and said.commutative:
-        step = "Floats are rounded with every addition; take a column of decimals, or of whole numbers"
+        step = (
+            "Floats are rounded at every step. Keep the stream's events (event_id=..., events=...), which are merged in one "
+            "order; a sum may have a column of decimals, or of whole numbers"
+        )
     why = "events come late" if law == "order" else "a compaction merges some values ahead of others"
     return f"it does not keep the law {law!r}, and {why}.{shown}{step}"
 

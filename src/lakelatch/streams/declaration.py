@@ -24,10 +24,10 @@ _VERSION = 9  # the first with that mode
 
 @dataclass(frozen=True, slots=True)
 class Default:
-    """The value of a column in rows that appear, or are cleared, by commits that complete after ``since``."""
+    """The value of a column in rows that appear, or are cleared, by commits that complete after ``since``; None ends it."""
 
     column: str
-    value: bool | int | float | str
+    value: bool | int | float | str | None
     since: str
 
 
@@ -42,10 +42,12 @@ class Stream:
         then_by: more such columns, each for events that are equal by those before it.
         event_id: the value column that tells its events apart; "" if it keeps none.
         events: the column that keeps the events of a row, from which all columns are merged (`kept`).
+        dropped: True if no event of it is written any more. Those that were stay, and what they wrote.
+        edition: how often it was changed. An event of an earlier edition does not land.
         on_delete: the effect of its deletes: ``row`` removes the row, ``clear`` empties the stream's columns, ``ignore`` nothing.
         null: ``keep``: a null keeps the old value. ``write``: it replaces it.
         foreign_readers: True if Hudi's own readers are to see what they can of it before a compaction.
-        defaults: the values of columns that no event has set.
+        defaults: the values of columns that no event has set; of one column the last that is old enough for a row.
         merge: columns and their mergers; other columns have the newest event's value.
     """
 
@@ -60,6 +62,15 @@ class Stream:
     then_by: tuple[str, ...] = ()
     event_id: str = ""
     events: str = ""
+    dropped: bool = False
+    edition: int = 0
+
+    @property
+    def present(self) -> dict[str, Any]:
+        """The defaults of rows that appear from now on, by column."""
+        return {
+            column: value for column, value in {d.column: d.value for d in self.defaults}.items() if value is not None
+        }
 
     @property
     def gathers(self) -> bool:
@@ -89,7 +100,7 @@ class Stream:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for a log entry. Earlier versions of this library read it without the fields left out."""
-        later = ("merge", "then_by", "event_id", "events")
+        later = ("merge", "then_by", "event_id", "events", "dropped", "edition")
         return {name: value for name, value in asdict(self).items() if name not in later or value}
 
     @classmethod
@@ -263,31 +274,37 @@ def joined(streams: Sequence[Stream], wanted: Stream, *, since: str, table: str)
     if old is not None:
         wanted = _extended(old, wanted, table, streams)
     # A known default keeps its time: rows that appeared since then were created with it.
-    known = {each.column: each for each in old.defaults} if old else {}
-    defaults = tuple(known.get(each.column) or replace(each, since=since) for each in wanted.defaults)
+    known = old.defaults if old else ()
+    defaults = tuple(each if each in known else replace(each, since=since) for each in wanted.defaults)
     made, others = replace(wanted, defaults=defaults), [each for each in streams if each.name != wanted.name]
     for other in others:
         if shared := [column for column in made.own if column in other.own]:
             raise InputError(
-                f"stream {other.name!r} of {table} writes {', '.join(shared)} already, and a column belongs to one stream; "
-                "give each stream columns and an ordering column of its own",
+                f"stream {other.name!r} of {table} {'wrote' if other.dropped else 'writes'} {', '.join(shared)} already, and a "
+                "column belongs to one stream; give each stream columns and an ordering column of its own",
                 columns=shared,
             )
-        if made.on_delete == other.on_delete == ROW:
-            raise InputError(
-                f"stream {other.name!r} of {table} owns the life of its rows (on_delete='row'), and only one can; declare "
-                f"{made.name!r} with on_delete='clear' or 'ignore'"
-            )
+        _refuse_two_owners(made, other, table)
     return tuple(made if each is old else each for each in streams) if old else (*streams, made)
 
 
+def _refuse_two_owners(made: Stream, other: Stream, table: str) -> None:
+    if made.on_delete == other.on_delete == ROW and not other.dropped:
+        raise InputError(
+            f"stream {other.name!r} of {table} owns the life of its rows (on_delete='row'), and only one can; declare "
+            f"{made.name!r} with on_delete='clear' or 'ignore'"
+        )
+
+
 def _extended(old: Stream, wanted: Stream, table: str, streams: Sequence[Stream]) -> Stream:
-    now = {each.column: each.value for each in old.defaults}
+    if old.dropped:  # jobs declare their streams whenever they start, which does not bring one back
+        raise InputError(f"stream {old.name!r} of {table} was dropped, and takes no events; `undrop` lets it go on")
+    now = old.present
     asked = {each.column: each.value for each in wanted.defaults if each.column in old.columns}
     # In Python False is 0, and in a table it is not.
     same = all(n in now and now[n] == v and isinstance(now[n], bool) == isinstance(v, bool) for n, v in asked.items())
     # Name, ordering, deletes and nulls must be as declared; only columns can be added.
-    bare = [replace(each, columns=(), defaults=(), merge=()) for each in (old, wanted)]
+    bare = [replace(each, columns=(), defaults=(), merge=(), edition=0) for each in (old, wanted)]
     merged = tuple(each for each in wanted.merge if each[0] in old.columns) == old.merge
     if old.event_id and set(old.columns) < set(wanted.columns):
         raise InputError(
@@ -296,8 +313,8 @@ def _extended(old: Stream, wanted: Stream, table: str, streams: Sequence[Stream]
         )
     if bare[0] != bare[1] or not set(old.columns) <= set(wanted.columns) or not (same and merged):
         raise InputError(
-            f"stream {old.name!r} of {table} is declared otherwise: {described(old)}; more columns can be given to it, and "
-            "nothing else changed"
+            f"stream {old.name!r} of {table} is declared otherwise: {described(old)}; more columns can be given to it here, and "
+            "some other things be changed by `alter`"
         )
     more = tuple(each for each in wanted.columns if each not in old.columns)
     new = tuple(each for each in wanted.defaults if each.column in more)
@@ -312,10 +329,89 @@ def _extended(old: Stream, wanted: Stream, table: str, streams: Sequence[Stream]
     return replace(old, columns=(*old.columns, *more), defaults=(*old.defaults, *new), merge=wanted.merge)
 
 
+def altered(
+    old: Stream,
+    *,
+    since: str,
+    default: Any = None,
+    null: Any = None,
+    foreign_readers: Any = None,
+    merge: Any = None,
+) -> Stream:
+    """Return the stream with these things changed; None leaves one as it is.
+
+    Args:
+        since: the newest time of the table. Rows that appeared until then keep the defaults that they appeared with.
+        default: by column; a None ends the default of a column.
+        merge: by column; ``last`` takes the merger of a column away.
+
+    Raises:
+        InputError: an argument is no value, or names no column of the stream; or they do not go together.
+    """
+    what = f"stream {old.name!r}"
+    if old.dropped:
+        raise InputError(f"{what} was dropped; `undrop` it, then change it")
+    if default is not None and not isinstance(default, Mapping):
+        raise InputError(f'default={brief(default)} is no dict; give values by column, as {{"clicks": 0}}')
+    given = {column: None if value is None else _plain(column, value) for column, value in (default or {}).items()}
+    if strange := [column for column in given if column not in old.columns]:
+        raise InputError(f"{what}: default of {strange[0]!r}, which is no value of it; leave it out")
+    if old.event_id and (given or null is not None):
+        raise InputError(
+            f"{what} keeps its events, so it has no defaults, and its null rule stays, by which all were merged"
+        )
+    now = old.present
+    new = [Default(n, v, since) for n, v in given.items() if (type(now.get(n)), now.get(n)) != (type(v), v)]
+    mergers = dict(old.merge) | dict(merge) if isinstance(merge, Mapping) else merge
+    made = declared(
+        old.name,
+        columns=list(old.columns),
+        ordering=list(old.ordered_by),
+        on_delete=old.on_delete,
+        null=old.null if null is None else null,
+        merge=dict(old.merge) if merge is None else mergers,
+        foreign_readers=old.foreign_readers if foreign_readers is None else foreign_readers,
+        event_id=old.event_id or None,
+        events=old.events or None,
+    )
+    made = replace(made, columns=old.columns, defaults=(*old.defaults, *new), edition=old.edition)
+    return old if made == old else replace(made, edition=old.edition + 1)
+
+
+def dropped(old: Stream, *, since: str) -> Stream:
+    """Return the stream after its drop: no row that appears from now on has its defaults."""
+    if old.dropped:
+        return old
+    ended = tuple(Default(column, None, since) for column in old.present)
+    return replace(old, dropped=True, defaults=(*old.defaults, *ended), edition=old.edition + 1)
+
+
+def undropped(streams: Sequence[Stream], name: str, table: str) -> tuple[Stream, ...]:
+    """Return the streams with this one taking events again, without defaults.
+
+    Raises:
+        InputError: another one owns the life of the rows since.
+    """
+    made = of_name(streams, name, table)
+    if not made.dropped:
+        return tuple(streams)
+    for other in streams:
+        if other.name != name:
+            _refuse_two_owners(made, other, table)
+    return tuple(replace(made, dropped=False, edition=made.edition + 1) if each is made else each for each in streams)
+
+
+def outdated(began: Iterable[Stream], now: Iterable[Stream]) -> str:
+    """Return a stream that was changed since, so that events written by its earlier declaration cannot land; "" for none."""
+    editions = {each.name: each.edition for each in began}
+    return next((each.name for each in now if each.edition != editions.get(each.name, 0)), "")
+
+
 def described(stream: Stream) -> str:
     """Return the declaration in words."""
     more = [f"null {stream.null}"] * (stream.null != KEEP) + ["for our readers alone"] * (not stream.foreign_readers)
-    defaults = [f"{each.column} = {each.value!r} by default" for each in stream.defaults]
+    more += ["dropped"] * stream.dropped
+    defaults = [f"{column} = {value!r} by default" for column, value in stream.present.items()]
     mergers = [f"{column} merged by {merger}" for column, merger in stream.merge]
     mergers += [f"events kept in {stream.events} by {stream.event_id}"] * bool(stream.event_id)
     what = [
@@ -419,6 +515,8 @@ def scalar(default: Default, kind: pa.DataType) -> pa.Scalar:
     Raises:
         InputError: the type cannot hold it unchanged.
     """
+    if default.value is None:
+        return pa.scalar(None, kind)
     # Arrow would convert a number to a boolean, and a boolean to a number.
     fits = isinstance(default.value, str) or pa.types.is_boolean(kind) == isinstance(default.value, bool)
     try:
@@ -510,9 +608,15 @@ def _parsed(stored: str) -> Declared:
 
 
 def newest_of(known: Sequence[Stream], others: Sequence[Stream]) -> tuple[Stream, ...]:
-    """Return the streams of two states of one table. Of a stream in both, the one with more columns is the later one."""
+    """Return the streams of two states of one table. Of a stream in both, the one that was changed more often, or has more
+    columns, is the later one.
+    """
     found = {each.name: each for each in known}
     for each in others:
-        if each.name not in found or len(each.columns) > len(found[each.name].columns):
+        if each.name not in found or _age(each) > _age(found[each.name]):
             found[each.name] = each
     return tuple(found.values())
+
+
+def _age(stream: Stream) -> tuple[int, int]:
+    return stream.edition, len(stream.columns)

@@ -19,13 +19,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..errors import CorruptTableError, InputError, UnsupportedTableError
-from ..hudi.files import DELETE, PARQUET, STREAM_NOTE, Block, LogFile, Torn, read_blocks
+from ..hudi.files import DELETE, PARQUET, STREAM_NOTE, Block, LogFile, StoredParquet, Torn, read_blocks
 from ..hudi.merge import body_of, told_of_torn
 from ..hudi.table import META_COLUMNS, RECORD_KEY, array_of_column
+from ..hudi.timeline import FileSlice
 from ..mergers import Groups, ages_of, in_time
 from ..storage import Store
 from .contributions import lifted, mergers_of
-from .declaration import KEEP, Stream, of_name
+from .declaration import KEEP, NULL, Stream, of_name
 
 # The note in a block of a stream's log file, and the floors in a base file, which no row of it holds.
 #
@@ -43,16 +44,17 @@ UPSERT, CLEARED, DELETED, RETRACTED = KINDS = ("upsert", "clear", "delete", "ret
 @dataclass(frozen=True, slots=True)
 class BlockNote:
     """The note of a block. ``kind``: its rows set values, clear the stream's columns, delete rows, or take events back.
-    ``columns`` have values.
+    ``columns`` have values. ``null``: the stream's rule when they were written.
     """
 
     stream: str
     kind: str
     columns: tuple[str, ...]
+    null: str = KEEP
 
     def to_footer(self) -> dict[str, str]:
         """Return it as key-value metadata."""
-        content = {"stream": self.stream, "kind": self.kind, "columns": list(self.columns)}
+        content = {"stream": self.stream, "kind": self.kind, "columns": list(self.columns), "null": self.null}
         return {STREAM_NOTE: json.dumps(content, ensure_ascii=False)}
 
     @classmethod
@@ -67,10 +69,14 @@ class BlockNote:
             return None
         try:
             raw = json.loads(stored)
-            note = cls(raw["stream"], raw["kind"], tuple(raw["columns"]))
+            note = cls(raw["stream"], raw["kind"], tuple(raw["columns"]), raw.get("null", KEEP))
         except (ValueError, KeyError, TypeError, RecursionError) as e:
             raise _damaged(path, "a note of its stream that cannot be read") from e
-        if note.kind not in KINDS or not all(isinstance(each, str) for each in (note.stream, *note.columns)):
+        if (
+            note.kind not in KINDS
+            or note.null not in NULL
+            or not all(isinstance(each, str) for each in (note.stream, *note.columns))
+        ):
             raise _damaged(path, f"a note of its stream that is none: {stored!r:.80}")
         return note
 
@@ -190,6 +196,23 @@ def refuse_undeclared(store: Store, streams: Sequence[Stream], logs: Sequence[Lo
                     path=log.path,
                     feature="streams",
                 )
+
+
+def has_events(store: Store, stream: Stream, group: FileSlice) -> bool:
+    """Return whether a file slice has an event of the stream, or tells that it had one of a row that is gone."""
+    for log in group.logs:
+        blocks = (each for each in read_blocks(body_of(store, log), log.path) if not isinstance(each, Torn))
+        if any(note is not None and note.stream == stream.name for note, _ in map(_opened, blocks)):
+            return True
+    if group.base is None:
+        return False
+    with store.open(group.base.path, size=group.base.size or None) as source:
+        file = StoredParquet(store, group.base.path, source)
+        tables = [file.read([name for name in file.schema_arrow.names if name == stream.ordering])]
+        if (floors := floors_of(file.metadata.metadata, group.base.path)) is not None:
+            tables.append(floors)
+    columns = [each.column(stream.ordering) for each in tables if stream.ordering in each.column_names]
+    return any(each.null_count < len(each) for each in columns)
 
 
 def _opened(block: Block) -> tuple[BlockNote | None, pq.ParquetFile | None]:

@@ -22,7 +22,7 @@ from ..mergers import Groups
 from ..storage import Store
 from .contributions import mergers_of
 from .declaration import KEEP, Stream, scalar
-from .events import CLEARED, RETRACTED, UPSERT, events_of, floors_of
+from .events import CLEARED, RETRACTED, UPSERT, Events, events_of, floors_of
 from .kept import mergers_of_kept
 
 COMMIT_TIME = META_COLUMNS[0]
@@ -148,7 +148,7 @@ def explained(store: Store, streams: Sequence[Stream], group: FileSlice, key: st
             events.append(Event(stream.name, kind, order, log.instant, log.completed, wins or late, late))
             if wins:
                 row.newest[stream.name] = order
-                _apply(row, streams, stream, kind, block.note.columns, values, log)
+                _apply(row, streams, block, values)
             # Of equal ordering values one that is as old as what emptied the stream counts.
             if (wins or late) and kind == UPSERT and stream.event_id:
                 row.keep(stream, values, log)
@@ -222,12 +222,10 @@ def _owner(streams: Sequence[Stream], column: str) -> str:
 def _apply(
     row: _Row,
     streams: Sequence[Stream],
-    stream: Stream,
-    kind: str,
-    columns: Sequence[str],
+    block: Events,
     values: dict[str, Any],
-    log: LogFile,
 ) -> None:
+    stream, log, kind, columns, null = block.stream, block.log, block.note.kind, block.note.columns, block.note.null
     order, defaults = stream.order_of(values), _defaults(row, streams, log)
     put = partial(_put, row, streams, order, log)
     if kind == UPSERT:
@@ -239,7 +237,7 @@ def _apply(
             for name, value in defaults.items():
                 put(name, value, "default of a row that appeared")
         for name in (*columns, *stream.ordered_by):
-            if not _merges(streams, name) and (values.get(name) is not None or stream.null != KEEP):
+            if not _merges(streams, name) and (values.get(name) is not None or null != KEEP):
                 put(name, values.get(name), "set")
     elif kind == CLEARED:
         now = {name: defaults.get(name) for name in columns} | {name: values[name] for name in stream.ordered_by}
@@ -266,10 +264,11 @@ def _put(row: _Row, streams: Sequence[Stream], order: Any, log: LogFile, column:
 def _defaults(row: _Row, streams: Sequence[Stream], log: LogFile) -> dict[str, Any]:
     """Return the values of columns in a row that this commit creates or clears."""
     defaults = [each for one in streams for each in one.defaults if each.since < log.completed]
-    return {
+    found = {
         each.column: scalar(each, row.kinds[each.column]).as_py() if each.column in row.kinds else each.value
         for each in defaults
     }
+    return {column: value for column, value in found.items() if value is not None}
 
 
 def _cells(row: _Row, streams: Sequence[Stream], group: FileSlice) -> list[Cell]:

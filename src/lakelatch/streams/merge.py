@@ -39,7 +39,7 @@ from .events import CLEARED, RETRACTED, UPSERT, Events, events_of, floors_of
 from .kept import KeptEvents, Settled
 
 _Places = npt.NDArray[np.int64]
-_NULL, _DEFAULT = -1, -2  # instead of the place of a value
+_NULL, _DEFAULT = -1, -2  # instead of the place of a value; the stream's second default is -3, and so on
 
 
 @dataclass(frozen=True)
@@ -266,7 +266,8 @@ class _Slice:
         kinds = {field.name: field.type for block in blocks for field in block.schema}
         rows = self._rows
         for each in (default for stream in streams for default in stream.defaults):
-            if each.column not in rows.column_names and (columns is None or each.column in columns):
+            told = each.value is not None and (columns is None or each.column in columns)
+            if told and each.column not in rows.column_names:
                 # If no file of the slice has the column yet, the reader casts it to the table's type.
                 kind = kinds.get(each.column, pa.scalar(each.value).type)
                 rows = rows.append_column(each.column, pa.nulls(rows.num_rows, kind))
@@ -291,8 +292,7 @@ class _Slice:
         elif events.note.kind == CLEARED:
             there = self._there[keys]
             for name in self._of(events):
-                defaulted = self._defaulted(events.stream, name, events)
-                self._places[name][keys] = np.where(there, _DEFAULT if defaulted else _NULL, _NULL)
+                self._places[name][keys] = np.where(there, self._default_at(events.stream, name, events), _NULL)
             self._touched[keys[there]] = at[there]
             self._empty(number, events.stream.name, keys)
         else:
@@ -326,15 +326,14 @@ class _Slice:
         new = ~self._there[keys]
         # Defaults of all streams come first; the event's own columns then replace theirs.
         for stream in self._streams.values():
-            for each in stream.defaults:
-                if each.column in self._places and self._defaulted(stream, each.column, events):
-                    self._places[each.column][keys[new]] = _DEFAULT
+            for name in {each.column for each in stream.defaults} & self._places.keys():
+                self._places[name][keys[new]] = self._default_at(stream, name, events)
         for name in self._shared:
             self._places[name][keys[new]] = at[new]
         for name in self._of(events):
             if name in self._given:
                 continue
-            if events.stream.null == KEEP:
+            if events.note.null == KEEP:
                 set_ = np.asarray(pc.is_valid(self._rows.column(name).take(pa.array(at))))
                 self._places[name][keys[set_]] = at[set_]
             else:
@@ -346,8 +345,10 @@ class _Slice:
         return [name for name in events.note.columns if name in self._places]
 
     @staticmethod
-    def _defaulted(stream: Stream, name: str, events: Events) -> bool:
-        return any(each.column == name and each.since < events.log.completed for each in stream.defaults)
+    def _default_at(stream: Stream, name: str, events: Events) -> int:
+        """Return the place of a column's default in rows that these events create or clear; that of null if it has none."""
+        some = [n for n, e in enumerate(stream.defaults) if e.column == name and e.since < events.log.completed]
+        return _DEFAULT - some[-1] if some else _NULL
 
     def result(self, columns: Collection[str] | None) -> Stitched:
         """Return the rows that exist, in order of first occurrence of their keys, and the floors."""
@@ -464,11 +465,12 @@ class _Slice:
             raise _Unmerged(name, self._keys.take(pa.array(bad, pa.int64())), str(error)) from error
 
     def _column(self, name: str, places: _Places) -> pa.ChunkedArray:
-        column = _taken(self._rows.column(name), np.where(places == _DEFAULT, _NULL, places))
-        if not (defaulted := places == _DEFAULT).any():
-            return column
-        default = next(e for stream in self._streams.values() for e in stream.defaults if e.column == name)
-        return pc.if_else(pa.array(defaulted), scalar(default, column.type), column)
+        column = _taken(self._rows.column(name), np.where(places <= _DEFAULT, _NULL, places))
+        for place in np.unique(places[places <= _DEFAULT]):
+            stream = next(each for each in self._streams.values() if name in each.columns)
+            default = scalar(stream.defaults[_DEFAULT - place], column.type)
+            column = pc.if_else(pa.array(places == place), default, column)
+        return column
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """``lakelatch streams``.
 
-JSON of ``add``, and of ``list`` a list of it: ``name``, ``columns``, ``ordering``, ``on_delete``, ``null``,
-``foreign_readers``, ``defaults`` (``column``, ``value``, ``since``), ``merge`` (pairs of column and merger), ``event_id`` and
-``events`` (else empty). Of ``explain``: a
+JSON of ``add``, ``alter``, ``drop``, ``undrop``, and of ``list`` a list of it: ``name``, ``columns``, ``ordering``,
+``on_delete``, ``null``, ``foreign_readers``, ``defaults`` (``column``, ``value``, ``since``), ``merge`` (pairs of column and
+merger), ``event_id`` and ``events`` (else empty), ``dropped``, and ``edition``, how often it was changed. Of ``explain``: a
 list, one for each partition that knows the key, of ``partition``, ``file_id``, ``there``, ``cells`` (``column``, ``value``,
 ``stream``, ``ordering``, ``instant``, ``completion``, ``slot``, ``why``, ``beat``: pairs of value and T, ``parts``: value,
 ordering value and T of each contribution) and ``events`` (``stream``, ``kind``, ``ordering``, ``instant``, ``completion``,
@@ -25,7 +25,7 @@ from ..output import print_json, print_table, say
 if TYPE_CHECKING:
     from ...arguments import NullEvents, OnDelete
     from ...occ.table import Table
-    from ...streams import RowHistory
+    from ...streams import RowHistory, Stream
 
 
 def list_(url: Url, *, json: Json = False) -> None:
@@ -77,8 +77,6 @@ def add(
     """Declare a stream, or give one more columns."""
     import lakelatch
 
-    from ...streams import described
-
     mergers = dict(_pair("--merge", each) for each in merge or [])
     with lakelatch.open(url) as table:
         pairs = [_pair("--default", each) for each in default or []]
@@ -94,10 +92,71 @@ def add(
             event_id=event_id,
             events=events,
         ).declaration
+    _tell(made, json=json)
+
+
+def alter(
+    url: Url,
+    name: Annotated[str, typer.Argument(help="Of the stream.")],
+    *,
+    default: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=VALUE", help="What stands in rows that appear from now on; repeatable."),
+    ] = None,
+    no_default: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Rows that appear from now on have none; repeatable.")
+    ] = None,
+    null: Annotated[str | None, typer.Option(help="keep or write, of events from now on.")] = None,
+    merge: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=MERGER", help="While there was no event; last for none; repeatable."),
+    ] = None,
+    foreign_readers: Annotated[bool | None, typer.Option(help="As of streams add.")] = None,
+    json: Json = False,
+) -> None:
+    """Change a stream. Events that were written stay what they are."""
+    import lakelatch
+
+    mergers, pairs = (
+        dict(_pair(option, each) for each in said or [])
+        for option, said in (("--merge", merge), ("--default", default))
+    )
+    with lakelatch.open(url) as table:
+        defaults = {column: _value(table, column, said) for column, said in pairs.items()}
+        made = table.stream(name).alter(
+            default=dict.fromkeys(no_default or ()) | defaults,
+            null=cast("NullEvents | None", null),
+            merge=mergers or None,
+            foreign_readers=foreign_readers,
+        )
+    _tell(made, json=json)
+
+
+def drop(url: Url, name: Annotated[str, typer.Argument(help="Of the stream.")], *, json: Json = False) -> None:
+    """Drop a stream: it takes no more events. What it has written stays."""
+    import lakelatch
+
+    with lakelatch.open(url) as table:
+        made = table.stream(name).drop()
+    _tell(made, json=json)
+
+
+def undrop(url: Url, name: Annotated[str, typer.Argument(help="Of the stream.")], *, json: Json = False) -> None:
+    """Let a dropped stream take events again, without defaults."""
+    import lakelatch
+
+    with lakelatch.open(url) as table:
+        made = table.stream(name).undrop()
+    _tell(made, json=json)
+
+
+def _tell(stream: Stream, *, json: bool) -> None:
+    from ...streams import described
+
     if json:
-        print_json(asdict(made))
-        return
-    say(f"{made.name}: {described(made)}")
+        print_json(asdict(stream))
+    else:
+        say(f"{stream.name}: {described(stream)}")
 
 
 def _pair(option: str, said: str) -> tuple[str, str]:
