@@ -170,7 +170,7 @@ def _broken(merger: Contributed, kind: pa.DataType, said: Laws, name: str) -> st
     if pa.types.is_floating(kind) and said.commutative:
         step = (
             "Floats are rounded at every step. Keep the stream's events (event_id=..., events=...), which are merged in one "
-            "order; a sum may have a column of decimals, or of whole numbers"
+            "order; for a sum, take a column of decimals, or of whole numbers"
         )
     why = "events come late" if law == "order" else "a compaction merges some values ahead of others"
     return f"it does not keep the law {law!r}, and {why}.{shown}{step}"
