@@ -185,7 +185,7 @@ class Weather:
                 endpoint = f"http://{found[0].host.address}:8000"
                 self._lock = f"dynamodb://{servers.REGION}/locks?endpoint={endpoint}"
             case "object":
-                self._lock = f"s3://{BUCKET}/locks?allow_http=true"
+                self._lock = f"s3://{BUCKET}/locks"
         self.servers += found
 
     def begin(self) -> None:
