@@ -20,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from ...ahead import in_order
+from ...environment import ran_out
 from ...errors import CommitStateUnknownError, LakeLatchError, StorageError
 from ..entries import Commit, Partner, Prepare
 from ..log import LogState, UndecidedError
@@ -209,17 +210,14 @@ class SeveralLanding:
                 table=at.attempt.url,
                 instant=at.attempt.instant,
             ) from error
-        if told is not error:
-            raise told from error
-        at.attempt.tell_that_nothing_landed(error)
-        raise error
+        raise at.attempt.nothing_landed(told)
 
     def _tell_that_it_landed(self, error: BaseException) -> NoReturn:
         """Raise the error of a transaction whose home has committed; others settle what is missing."""
         home = self._home.attempt
         for each in self._all:
             each.attempt.over("committed")
-        if isinstance(error, LakeLatchError):
+        if isinstance(error, LakeLatchError) or ran_out(error):
             raise outcome_not_everywhere(home.url, home.instant, error) from error
         error.add_note(f"{home.url}: transaction {home.instant} over several tables has landed all the same")
         raise error

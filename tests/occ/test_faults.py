@@ -210,6 +210,17 @@ def test_an_interrupt_at_any_call_leaves_nothing_or_tells_that_it_has_landed(fol
     assert not failures, "\n".join(failures)
 
 
+def _no_memory() -> None:
+    raise MemoryError
+
+
+@pytest.mark.parametrize(("act", "after"), ACTS[:3])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_process_without_memory_at_any_call_lands_or_says_that_nothing_did(folder, act, after, late):
+    calls = calls_of(act, folder / "dry")
+    strike_all(folder, [Pause(At(call.number), _no_memory, after=late) for call in calls], act, after)
+
+
 @pytest.mark.parametrize("late", [False, True])
 def test_an_interrupted_clustering_is_cancelled_or_tells_that_it_has_landed(folder, late):
     def ready(place: Path) -> tuple[World, Writer]:
