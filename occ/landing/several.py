@@ -25,7 +25,14 @@ from ...errors import CommitStateUnknownError, LakeLatchError, StorageError
 from ..entries import Commit, Partner, Prepare
 from ..log import LogState, UndecidedError
 from ..rebase import MergeAgain
-from ..session import CommitResult, TableLease, lost_against, outcome_not_everywhere, put_outcome
+from ..session import (
+    CommitResult,
+    TableLease,
+    lost_against,
+    outcome_not_everywhere,
+    outcome_unknown,
+    put_outcome,
+)
 from ..turns import InTheWay
 from .yielding import merge_again, merges_under_lock, wait_for, wait_for_outcome
 
@@ -193,9 +200,10 @@ class SeveralLanding:
         if home.landing.result is not None:
             self._tell_that_it_landed(error)
         if home.attempt.state == "open":
-            for each in self._all:
-                each.attempt.over("unknown")
-            raise error
+            self._leave_open(error, error)
+        if ended is False and self._deciding and not isinstance(error, LakeLatchError):
+            # Not an answer of the log: it may have come behind the home's entry.
+            self._leave_open(error, outcome_unknown(home.attempt, error, asked=False))
         for each in self._all[:-1]:
             if each.attempt.url not in self._prepared:
                 each.landing.abort(reason, because=told if each is at else None)
@@ -211,6 +219,15 @@ class SeveralLanding:
                 instant=at.attempt.instant,
             ) from error
         raise at.attempt.nothing_landed(told)
+
+    def _leave_open(self, error: BaseException, told: BaseException) -> NoReturn:
+        """End as one of which nobody knows whether it has landed, and raise ``told``, an interrupt with it as a note."""
+        for each in self._all:
+            each.attempt.over("unknown")
+        if isinstance(error, Exception):
+            raise told
+        error.add_note(str(told))
+        raise error
 
     def _tell_that_it_landed(self, error: BaseException) -> NoReturn:
         """Raise the error of a transaction whose home has committed; others settle what is missing."""

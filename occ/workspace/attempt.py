@@ -190,11 +190,11 @@ class Attempt:
                 else:
                     session.afterwards(session.look_after_others, "cleaning up after others failed")
         except BaseException as e:
-            told = made.nothing_landed(e) if made.abort("it could not begin") is not None else e
+            error = made.nothing_landed(e) if made.abort("it could not begin") is not None else e
             if isinstance(e, LockLostError) and not kept:
                 return cls.begin(session, operation, kind, claim, origin=origin, under=under)
-            if told is not e:
-                raise told from e
+            if error is not e:
+                raise error from e
             raise
         return made
 
