@@ -627,6 +627,20 @@ def test_nothing_lands_beside_a_restore_of_a_neighbour(beside):
     sound(beside)
 
 
+def test_a_restore_of_ours_whose_request_arrives_when_the_log_has_forgotten_it_holds_nobody_up(beside):
+    """Theirs puts its plan into its request; ours is empty."""
+    a = beside.writer("A")
+    a.add("a")
+    requested = beside.folder / TIMELINE / f"{later(a)}.restore.requested"
+    requested.touch()
+    a.env.advance(1.0)
+    with pytest.raises(ConflictError, match="restore .* of another engine in vain"):  # one of theirs may be writing it
+        a.add("a", 4)
+    os.utime(requested, (a.env.now() - 20, a.env.now() - 20))
+    a.add("a", 4)
+    assert beside.content() == BEGUN | {"a0": 5, "a1": 5}
+
+
 def test_no_service_of_ours_lands_beside_one_either(beside):
     a = beside.writer("A")
     gone = a.add("a").instant
