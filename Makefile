@@ -38,7 +38,7 @@ help:
 venv: $(STAMP)
 
 # PYTHON=python3.12 names the interpreter; otherwise the first of 3.11 or newer is taken.
-$(STAMP): pyproject.toml scripts/make_venv.sh
+$(STAMP): pyproject.toml scripts/make_venv.sh scripts/lock/build.txt scripts/lock/dev.txt
 	@PYTHON="$(PYTHON)" scripts/make_venv.sh $(VENV)
 	@touch $@
 
