@@ -112,7 +112,7 @@ class NeighboursAtWork:
         return next((each for each in found if self._is_younger(each, READS_S)), None)
 
     def _is_theirs(self, restore: Instant) -> bool:
-        """Return whether it is no late put of ours, which is empty, of a restore that the log has forgotten; theirs has a plan."""
+        """Return whether it is no late put, which is empty, of one of ours that the log has forgotten; theirs has a plan."""
         requested = replace(restore, state="requested")
         return bool(self._store.body(f"{self._folder}/{file_name(requested)}")) or self._is_younger(requested, READS_S)
 

@@ -24,7 +24,8 @@ __all__ = ["Client", "Failure", "Found", "Requests", "Verdict", "connect", "next
 
 Found = tuple[str, int, float]  # path, size, modification time
 _STATUS = re.compile(r"status code: (\d{3})")
-_NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist")
+# The last is the word of DeleteObjects, by which obstore deletes on S3, for one object: in an answer of status 200.
+_REFUSED = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist|\(code: AccessDenied\)")
 # reqwest's words for a connection that never came about: nothing was sent.
 _NOT_SENT = re.compile(r"client error \(Connect\)|tcp connect error|dns error|URL scheme is not allowed|BadScheme")
 
@@ -268,7 +269,7 @@ def _judge(error: Exception, kind: str, errors: Any) -> Verdict:
     text = str(error)
     match = _STATUS.search(text)
     status = int(match[1]) if match else 0
-    if _NO_BUCKET.search(text):
+    if _REFUSED.search(text):
         return Verdict.REFUSED
     if status == 409:
         # S3's 409 does not decide about the object ("a conflicting operation occurred", to be retried), though obstore

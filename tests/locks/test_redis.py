@@ -23,14 +23,11 @@ from lakelatch.testing import LockProviderContract
 from lakelatch.testing.contention import threads_of
 
 from ..servers import Wire
+from ..servers.policies import policy
 from ..servers.redis_server import RedisServer, redis_server, until
 from .weather import StoppedServer
 
 pytestmark = pytest.mark.server
-
-COMMANDS = (
-    "+eval +evalsha +get +set +del +exists +incr +pexpire +pttl +rpush +lpop +lrem +lrange +lindex +ltrim +blpop +time"
-)
 
 _WAIT = """
 import sys
@@ -386,8 +383,8 @@ def test_a_server_that_may_forget_is_named(
 def test_a_user_needs_no_more_than_the_documented_commands(
     server: RedisServer, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rules = f"on >secret ~lakelatch:* resetchannels -@all {COMMANDS}"
-    server.client.execute_command("ACL", "SETUSER", "writer", *rules.split())
+    rules = policy("locks/redis.md").replace("...", "secret").split()
+    server.client.execute_command(*rules, "resetchannels", "-info", "-wait")
     monkeypatch.setenv("LAKELATCH_REDIS_PASSWORD", "secret")
     with open_provider(f"redis://writer@127.0.0.1:{server.port}") as locks:
         lease = locks.acquire(key, wait_s=0)

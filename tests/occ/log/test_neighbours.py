@@ -634,7 +634,7 @@ def test_a_restore_of_ours_whose_request_arrives_when_the_log_has_forgotten_it_h
     requested = beside.folder / TIMELINE / f"{later(a)}.restore.requested"
     requested.touch()
     a.env.advance(1.0)
-    with pytest.raises(ConflictError, match="restore .* of another engine in vain"):  # one of theirs may be writing it
+    with pytest.raises(ConflictError, match=r"restore .* of another engine in vain"):  # one of theirs may be writing it
         a.add("a", 4)
     os.utime(requested, (a.env.now() - 20, a.env.now() - 20))
     a.add("a", 4)
