@@ -32,7 +32,7 @@ help:
 	@echo "make bench-docs FOLDER=dir on a disk: measures contention for twenty minutes, writes docs/contention.md"
 	@echo "make docs       the site from docs/ in build/site, without warnings"
 	@echo "make venv       make $(VENV) with the package (editable), every extra and the development tools"
-	@echo "make dist       wheel and sdist in dist/"
+	@echo "make dist       wheel, sdist and bill of materials (CycloneDX) in dist/"
 	@echo "make clean      remove what was built; keeps $(VENV) and .cache"
 
 venv: $(STAMP)
@@ -164,6 +164,8 @@ docs: venv
 
 dist: venv
 	$(BIN)/python -m build --no-isolation
+	PYTHONWARNINGS=ignore $(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --mc-type library --output-reproducible --validate \
+		-o dist/lakelatch.cdx.json scripts/lock/runtime.txt
 
 clean:
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log
