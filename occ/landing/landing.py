@@ -121,6 +121,7 @@ class Landing:
             if self.result is not None:  # interrupted after the commit, during cleanup
                 self._tell_that_it_landed(e)
                 if ran_out(e):
+                    self._attempt.session.log.is_behind(self._attempt.instant)
                     _log.warning("%s", e.__notes__[-1], exc_info=True)
                     return self.result
             raise
@@ -379,7 +380,9 @@ class Landing:
                 return
             except LakeLatchError as e:
                 if self.result is not None:
-                    # Its instant is on the timeline, and the next holder of the lock imports it.
+                    # Its instant is on the timeline, and the next holder of the lock imports it. Reads of this handle
+                    # must not wait for that.
+                    session.log.is_behind(attempt.instant)
                     _log.warning("%s has landed and is not in the log yet: %s", attempt.instant, e)
                     return
                 if isinstance(e, RolledBackError):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ..jvm.readers import require_jvm
 from ..servers import missing, require
 from ..servers.dynamodb_server import LOOPBACK
 from ..servers.zookeeper_server import require_zookeeper
@@ -16,7 +17,7 @@ from ..thorough import some
 from .hosts import unavailable
 from .judge import Fault, Recovery, broken, growth, quantiles, recovery
 from .promises import MEASURED, table, written
-from .run import LOCKS, STORES, Weather
+from .run import LOCKS, PLACES, Weather
 from .writer import first_rows
 
 REQUIRED: dict[str, Callable[[], object]] = {
@@ -30,8 +31,8 @@ REQUIRED: dict[str, Callable[[], object]] = {
     "object": lambda: require("versitygw"),
     "default": lambda: None,
     "coordinator": lambda: require("redis-server"),
+    "neighbours": lambda: (require_zookeeper(), require_jvm()),
 }
-PLACES = [(lock, store) for store in STORES for lock in LOCKS]
 
 
 @pytest.mark.server
