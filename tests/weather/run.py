@@ -29,7 +29,7 @@ from .judge import Fault, Recovery, broken, commits, growth, longest_silence, qu
 from .table import LEASE_S
 
 LOCKS = ("zookeeper", "redis", "sentinel", "cluster", "dynamodb", "object", "default", "coordinator", "neighbours")
-STORES = ("disk", "s3")
+STORES = ("s3", "disk")
 PLACES = [(lock, store) for store in STORES for lock in LOCKS if (lock, store) != ("neighbours", "s3")]
 # No lock excludes a holder that stops before its put, and Hudi compares by clocks that have to agree: docs/limits.md.
 _NOT_BESIDE = {"writer paused", "clock step", "server forgets"}

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from ..jvm.readers import require_jvm
 from ..servers import missing, require
 from ..servers.dynamodb_server import LOOPBACK
 from ..servers.zookeeper_server import require_zookeeper
@@ -17,7 +16,7 @@ from ..thorough import some
 from .hosts import unavailable
 from .judge import Fault, Recovery, broken, growth, quantiles, recovery
 from .promises import MEASURED, table, written
-from .run import LOCKS, PLACES, Weather
+from .run import BUNDLE, LOCKS, PLACES, Weather
 from .writer import first_rows
 
 REQUIRED: dict[str, Callable[[], object]] = {
@@ -31,7 +30,10 @@ REQUIRED: dict[str, Callable[[], object]] = {
     "object": lambda: require("versitygw"),
     "default": lambda: None,
     "coordinator": lambda: require("redis-server"),
-    "neighbours": lambda: (require_zookeeper(), require_jvm()),
+    "neighbours": lambda: (
+        BUNDLE.exists() or missing("the job of JVM Hudi is not there; scripts/ensure_jvm.sh installs it"),
+        require_zookeeper(),
+    ),
 }
 
 
