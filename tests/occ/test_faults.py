@@ -221,10 +221,15 @@ def test_a_process_without_memory_at_any_call_lands_or_says_that_nothing_did(fol
     strike_all(folder, [Pause(At(call.number), _no_memory, after=late) for call in calls], act, after)
 
 
-def test_memory_that_runs_out_behind_the_commit_entry_fails_nothing(world):
+def _no_thread() -> None:
+    raise RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize("what", [_no_memory, _no_thread])
+def test_memory_or_threads_that_run_out_behind_the_commit_entry_fail_nothing(world, what):
     a = world.writer("A")
     txn = a.begin_add("a")
-    a.store.add(Pause(commit_entry(txn), _no_memory, after=True))
+    a.store.add(Pause(commit_entry(txn), what, after=True))
     result = txn.commit()
     assert a.table.session.landed(txn.instant) == result.completion
 
