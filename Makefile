@@ -32,13 +32,13 @@ help:
 	@echo "make bench-docs FOLDER=dir on a disk: measures contention for twenty minutes, writes docs/contention.md"
 	@echo "make docs       the site from docs/ in build/site, without warnings"
 	@echo "make venv       make $(VENV) with the package (editable), every extra and the development tools"
-	@echo "make dist       wheel and sdist in dist/"
+	@echo "make dist       wheel, sdist and bill of materials (CycloneDX) in dist/"
 	@echo "make clean      remove what was built; keeps $(VENV) and .cache"
 
 venv: $(STAMP)
 
 # PYTHON=python3.12 names the interpreter; otherwise the first of 3.11 or newer is taken.
-$(STAMP): pyproject.toml scripts/make_venv.sh
+$(STAMP): pyproject.toml scripts/make_venv.sh scripts/lock/build.txt scripts/lock/dev.txt
 	@PYTHON="$(PYTHON)" scripts/make_venv.sh $(VENV)
 	@touch $@
 
@@ -164,6 +164,8 @@ docs: venv
 
 dist: venv
 	$(BIN)/python -m build --no-isolation
+	PYTHONWARNINGS=ignore $(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --mc-type library --output-reproducible --validate \
+		-o dist/lakelatch.cdx.json scripts/lock/runtime.txt
 
 clean:
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log

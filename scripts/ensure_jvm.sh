@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 
 HOME_DIR="$PWD/.cache/jvm"
 LOG="$HOME_DIR/install.log"
-SPARK=3.5.9       # tests/jvm/readers.py names the same files
+SPARK=3.5.9       # tests/jvm/readers.py and scripts/lock/jvm.txt name the same one
 HUDI=org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0
 PEERS=(           # benchmarks/lab/systems/on_spark.py names the same ones
   io.delta:delta-spark_2.12:3.3.3
@@ -34,8 +34,7 @@ ensure_venv() {
   [ -f "$STAMP" ] && [ -x "$venv/bin/python" ] && return
   say "installing PySpark $SPARK (once)"
   rm -rf "$venv"
-  if "$python" -m venv "$venv" >>"$LOG" 2>&1 &&
-     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "pyspark==$SPARK" >>"$LOG" 2>&1; then
+  if PYTHON="$python" scripts/make_venv.sh "$venv" jvm >>"$LOG" 2>&1; then
     touch "$STAMP"
   else
     say "PySpark $SPARK could not be installed, so the JVM reader tests cannot run; the reason is at the end of $LOG."
@@ -55,7 +54,8 @@ ensure_jar() {  # ensure_jar GROUP:ARTIFACT:VERSION
   say "fetching $name $version (Maven, once)"
   rm -rf "$fresh"
   if mvn -B -q dependency:get "-Dartifact=$1" -Dtransitive=false >>"$LOG" 2>&1 &&
-     mvn -B -q dependency:copy "-Dartifact=$1" "-DoutputDirectory=$fresh" >>"$LOG" 2>&1; then
+     mvn -B -q dependency:copy "-Dartifact=$1" "-DoutputDirectory=$fresh" >>"$LOG" 2>&1 &&
+     verified "$fresh"; then
     mv "$fresh/$jar" "$HOME_DIR/jars/$jar"   # it is there as a whole or not at all
   else
     say "Maven could not fetch $1; the reason is at the end of $LOG."

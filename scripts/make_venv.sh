@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Makes a virtual environment with the package (editable), every extra and the development tools.
+# Makes a virtual environment with the package (editable), every extra and the development tools, in the versions and with
+# the files that scripts/lock/ names (scripts/lock.sh).
 #
 #   scripts/make_venv.sh FOLDER     PYTHON=... names the interpreter; otherwise the first of 3.11 or newer is taken
+#   scripts/make_venv.sh FOLDER jvm     without the package: what scripts/lock/jvm.txt names
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-VENV="${1:-.venv}"
+VENV="${1:-.venv}" LOCK="${2:-dev}"
 say() { echo "make_venv: $*" >&2; }
 recent() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
 
@@ -40,7 +42,8 @@ if ! "$python" -c 'import ensurepip, venv' >/dev/null 2>&1; then
 fi
 
 [ -x "$VENV/bin/python" ] && recent "$VENV/bin/python" || { rm -rf "$VENV"; "$python" -m venv "$VENV"; }
-say "installing the package and its tools into $VENV (about 1 GB, most of it PySpark)"
-"$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade pip
+say "installing scripts/lock/$LOCK.txt into $VENV (about 1 GB, most of it PySpark)"
 # setuptools warns of folders beside the package, which are meant here (docs/architecture.md).
-PYTHONWARNINGS=ignore "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+pip() { PYTHONWARNINGS=ignore "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-build-isolation "$@"; }
+for each in build "$LOCK"; do pip --require-hashes -r "scripts/lock/$each.txt"; done
+[ "$LOCK" != dev ] || pip --no-deps --editable .

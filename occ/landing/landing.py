@@ -26,6 +26,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ...environment import ran_out
 from ...errors import (
     CommitError,
     CommitStateUnknownError,
@@ -119,6 +120,10 @@ class Landing:
         except BaseException as e:
             if self.result is not None:  # interrupted after the commit, during cleanup
                 self._tell_that_it_landed(e)
+                if ran_out(e):
+                    self._attempt.session.log.is_behind(self._attempt.instant)
+                    _log.warning("%s", e.__notes__[-1], exc_info=True)
+                    return self.result
             raise
 
     def _ended_well(self) -> CommitResult | None:
@@ -201,8 +206,8 @@ class Landing:
         asked, interrupted = self._asked, not isinstance(error, Exception)
         ended = self.abort(str(error) or type(error).__name__, because=error)
         if ended:
-            attempt.tell_that_nothing_landed(error)
-        if ended or self._forged or not (asked or interrupted):
+            raise attempt.nothing_landed(error)
+        if self._forged or not (asked or interrupted or ran_out(error)):
             raise error
         attempt.state = "unknown"
         try:
@@ -216,12 +221,12 @@ class Landing:
             raise error from None
         if found is None:
             attempt.state = "aborted"
-            raise error
+            raise attempt.nothing_landed(error)
         self._bring_to_disk()
         attempt.state, self.result = "committed", found
         if interrupted:
             raise error
-        _log.warning("%s has landed all the same, by the entry of a coordinator: %s", attempt.instant, error)
+        _log.warning("%s has landed all the same: %r", attempt.instant, error)
 
     def _tell_that_it_landed(self, error: BaseException) -> None:
         attempt, result = self._attempt, self.result
@@ -265,8 +270,8 @@ class Landing:
         """End the attempt with its block: commit, or abort after an error."""
         if error is not None:
             told = self._attempt.explained(error)
-            if self.abort(f"{type(told).__name__} in the block", because=told):
-                self._attempt.tell_that_nothing_landed(error)
+            if self.abort(f"{type(told).__name__} in the block", because=told) is not None:
+                told = self._attempt.nothing_landed(told)
             if told is not error:
                 raise told from error
         elif self._attempt.state == "open":
@@ -375,7 +380,9 @@ class Landing:
                 return
             except LakeLatchError as e:
                 if self.result is not None:
-                    # Its instant is on the timeline, and the next holder of the lock imports it.
+                    # Its instant is on the timeline, and the next holder of the lock imports it. Reads of this handle
+                    # must not wait for that.
+                    session.log.is_behind(attempt.instant)
                     _log.warning("%s has landed and is not in the log yet: %s", attempt.instant, e)
                     return
                 if isinstance(e, RolledBackError):

@@ -20,11 +20,19 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from ...ahead import in_order
+from ...environment import ran_out
 from ...errors import CommitStateUnknownError, LakeLatchError, StorageError
 from ..entries import Commit, Partner, Prepare
 from ..log import LogState, UndecidedError
 from ..rebase import MergeAgain
-from ..session import CommitResult, TableLease, lost_against, outcome_not_everywhere, put_outcome
+from ..session import (
+    CommitResult,
+    TableLease,
+    lost_against,
+    outcome_not_everywhere,
+    outcome_unknown,
+    put_outcome,
+)
 from ..turns import InTheWay
 from .yielding import merge_again, merges_under_lock, wait_for, wait_for_outcome
 
@@ -192,9 +200,10 @@ class SeveralLanding:
         if home.landing.result is not None:
             self._tell_that_it_landed(error)
         if home.attempt.state == "open":
-            for each in self._all:
-                each.attempt.over("unknown")
-            raise error
+            self._leave_open(error, error)
+        if ended is False and self._deciding and not isinstance(error, LakeLatchError):
+            # Not an answer of the log: it may have come behind the home's entry.
+            self._leave_open(error, outcome_unknown(home.attempt, error, asked=False))
         for each in self._all[:-1]:
             if each.attempt.url not in self._prepared:
                 each.landing.abort(reason, because=told if each is at else None)
@@ -209,9 +218,15 @@ class SeveralLanding:
                 table=at.attempt.url,
                 instant=at.attempt.instant,
             ) from error
-        if told is not error:
-            raise told from error
-        at.attempt.tell_that_nothing_landed(error)
+        raise at.attempt.nothing_landed(told)
+
+    def _leave_open(self, error: BaseException, told: BaseException) -> NoReturn:
+        """End as one of which nobody knows whether it has landed, and raise ``told``, an interrupt with it as a note."""
+        for each in self._all:
+            each.attempt.over("unknown")
+        if isinstance(error, Exception):
+            raise told
+        error.add_note(str(told))
         raise error
 
     def _tell_that_it_landed(self, error: BaseException) -> NoReturn:
@@ -219,7 +234,7 @@ class SeveralLanding:
         home = self._home.attempt
         for each in self._all:
             each.attempt.over("committed")
-        if isinstance(error, LakeLatchError):
+        if isinstance(error, LakeLatchError) or ran_out(error):
             raise outcome_not_everywhere(home.url, home.instant, error) from error
         error.add_note(f"{home.url}: transaction {home.instant} over several tables has landed all the same")
         raise error

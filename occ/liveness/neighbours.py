@@ -95,7 +95,7 @@ class NeighboursAtWork:
         timeline; beside a restore every live one.
         """
         waiting = list(pending)
-        if restoring := next((each for each in waiting if each.action == "restore"), None):
+        if restoring := next((each for each in waiting if each.action == "restore" and self._is_theirs(each)), None):
             return restoring
         if action == "restore":  # one that has no beat yet may be about to begin
             return next((each for each in waiting if self.lives(each) or self._is_younger(each, SILENT_S)), None)
@@ -110,6 +110,11 @@ class NeighboursAtWork:
         inflight = {each.requested for each in writers if each.state == "inflight"}
         found = (each for each in writers if each.requested < instant and each.requested not in inflight)
         return next((each for each in found if self._is_younger(each, READS_S)), None)
+
+    def _is_theirs(self, restore: Instant) -> bool:
+        """Return whether it is no late put, which is empty, of one of ours that the log has forgotten; theirs has a plan."""
+        requested = replace(restore, state="requested")
+        return bool(self._store.body(f"{self._folder}/{file_name(requested)}")) or self._is_younger(requested, READS_S)
 
     def _planned(self, plan: Instant) -> frozenset[FileGroupId]:
         name = file_name(replace(plan, state="requested"))

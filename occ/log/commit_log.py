@@ -130,10 +130,10 @@ class RecentFiles:
         if commit.metadata is None or "held" in commit.metadata:
             return
         self._kept[commit.instant] = commit.completion, files_only(commit.metadata)
-        self._files += len(commit.metadata.get("stats", ()))
+        self._files += _size(commit)
         while self._files > _RECENT_FILES:
             _, gone = self._kept.pop(next(iter(self._kept)))
-            self._files -= len(gone["stats"])
+            self._files -= 1 + len(gone["stats"])
 
     def of(self, instant: str, completion: str) -> dict[str, Any] | None:
         """Return the files of the commit with that T and C; None if they are not known."""
@@ -242,6 +242,7 @@ class CommitLog:
         self._published = -1
         self._unverified: list[Commit] | None = []
         self._foreign = ForeignCommits(self, env, timeline.since)
+        self._ahead = set[str]()  # T of commits of this handle that are on the timeline and not in the log
         self._doubt = OutcomeGuard(store.url)
         self._far = is_far(store.url)
         self._met: tuple[str, bytes] | None = None  # the entry that took the slot we tried
@@ -878,14 +879,20 @@ class CommitLog:
             return self._foreign.found
 
     def past_the_log(self) -> tuple[list[str], frozenset[str]]:
-        """Return T of other engines' commits and restores since the epoch was opened, and of their rollbacks.
+        """Return T of commits since the epoch was opened that the log lacks, of other engines' restores, and of their rollbacks.
 
-        At most a second old. A restore counts while it is under way.
+        At most a second old, but for commits of this handle. A restore counts while it is under way.
         """
         with self._mutex:
             self._foreign.look(every_s=_SEEN_S)
             restores = [each.requested for each in self._foreign.pending if each.action == "restore"]
-            return [*self._foreign.found, *restores], self.rollbacks
+            self._ahead &= self.state.open.keys()
+            return [*self._foreign.found, *restores, *self._ahead], self.rollbacks
+
+    def is_behind(self, instant: str) -> None:
+        """Note that this handle's commit ``instant`` is on the timeline, and that its entry could not be appended."""
+        with self._mutex:
+            self._ahead.add(instant)
 
     def lists_the_timeline(self) -> None:
         """Note that the caller lists the timeline itself, so that the next listing is due a second later."""

@@ -11,6 +11,7 @@ from .outcome import (
     lost_against,
     lost_early,
     not_shown,
+    nothing_left,
     outcome_unknown,
     refuse_landed,
     refuse_open,

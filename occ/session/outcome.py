@@ -148,6 +148,17 @@ def forgotten(url: str, instant: str, restore: str) -> CommitStateUnknownError:
     )
 
 
+def nothing_left(url: str, what: str, error: BaseException) -> StorageError:
+    """The error of a transaction that landed nothing because its process got no more memory or threads."""
+    told = StorageError(
+        f"{url}: {what} ended, because this process got no more memory or threads ({str(error) or type(error).__name__}). "
+        "Nothing landed, and it is safe to run it again: with more memory, or with fewer rows at once",
+        table=url,
+    )
+    told.__cause__ = error
+    return told
+
+
 def outcome_unknown(attempt: AttemptFacts, error: BaseException, *, asked: bool) -> CommitStateUnknownError:
     """The error if the abort could not be written; ``asked``: another writer may still commit it, by its request."""
     why = str(error) or type(error).__name__

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ...ahead import in_order
 from ...arguments import suggesting, text, work_of
+from ...environment import ran_out
 from ...errors import ConflictError, InputError, LakeLatchError, UnsupportedTableError
 from ...tracing import step
 from ..entries import Commit, Origin, Prepare
 from ..landing import SeveralLanding
-from ..session import await_outcome
+from ..session import await_outcome, nothing_left
 from ..turns import BoundedWait
 from .retry import MENDABLE, Bounds, RunResult, refuse_unawaited
 from .transaction import Transaction, begin
@@ -208,6 +209,8 @@ class SeveralTransaction:
     ) -> None:
         if exc is not None:
             _abort(self._of, f"{type(exc).__name__} in the block")
+            if ran_out(exc):
+                raise nothing_left(", ".join(self._of), self._operation, exc) from exc
         elif any(each.participant.attempt.state == "open" for each in self._of.values()):
             self.commit()
 

@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ...arguments import Missing, NewColumns, number, suggesting, text
 from ...conflict import Claim, Reservation, WriteSet
+from ...environment import ran_out
 from ...errors import InputError
 from ...streams import of_name
 from ..entries import UNTOLD, Origin
 from ..entries import operation as refuse_unknown
 from ..landing import CommitValidator, Landing, Participant
+from ..session import nothing_left
 from ..staging import Staged
 from ..turns import Asked, ConflictWatcher, reservation_of, take_turn
 from ..workspace import Attempt, Workspace
@@ -666,15 +668,26 @@ def begin(
     refuse_unknown(text(operation, "operation"))
     if first is not None:
         number(first, "first", least=0, whole=True)
-    session.require_log()
-    if not session.far:  # on a far store the attempt checks this while it puts its begin entry
-        session.refuse_if_unwritable()
-    if session.log.state.last is None:  # created only in part, or adopted and not yet written to
-        lay_floor(session)
-    reserved = reservation_of(session, reserve, operation) if reserve is not None else None
-    return Transaction(
-        session, operation, lock_first=lock_first, isolation=isolation, reserved=reserved, first=first, origin=origin
-    )
+    try:
+        session.require_log()
+        if not session.far:  # on a far store the attempt checks this while it puts its begin entry
+            session.refuse_if_unwritable()
+        if session.log.state.last is None:  # created only in part, or adopted and not yet written to
+            lay_floor(session)
+        reserved = reservation_of(session, reserve, operation) if reserve is not None else None
+        return Transaction(
+            session,
+            operation,
+            lock_first=lock_first,
+            isolation=isolation,
+            reserved=reserved,
+            first=first,
+            origin=origin,
+        )
+    except (MemoryError, RuntimeError) as e:
+        if ran_out(e):
+            raise nothing_left(session.url, operation, e) from e
+        raise
 
 
 def lay_floor(session: Session) -> None:

@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ...ahead import Task
+from ...environment import ran_out
 from ...errors import (
     BatchLandedError,
     CommitStateUnknownError,
@@ -34,7 +35,16 @@ from ...storage import Outcome
 from ...tracing import Trace
 from ..entries import UNTOLD, Begin, End, GroupBegin, LogEntry, Loss, Origin
 from ..log import Follower, LogState, rolled_back
-from ..session import ended_by_others, is_over, of_missing_file, refuse_landed, reserved_by, restored_below, undisturbed
+from ..session import (
+    ended_by_others,
+    is_over,
+    nothing_left,
+    of_missing_file,
+    refuse_landed,
+    reserved_by,
+    restored_below,
+    undisturbed,
+)
 from ..turns import BoundedWait
 from .begin_entry import BeginEntry
 
@@ -180,10 +190,11 @@ class Attempt:
                 else:
                     session.afterwards(session.look_after_others, "cleaning up after others failed")
         except BaseException as e:
-            if made.abort("it could not begin"):
-                made.tell_that_nothing_landed(e)
+            error = made.nothing_landed(e) if made.abort("it could not begin") is not None else e
             if isinstance(e, LockLostError) and not kept:
                 return cls.begin(session, operation, kind, claim, origin=origin, under=under)
+            if error is not e:
+                raise error from e
             raise
         return made
 
@@ -471,14 +482,19 @@ class Attempt:
             # sweep.
             known = record.markers if record is not None else ()
             self.session.cleaner.sweep(self.instant, self.announced_as, known=known)
-        except LakeLatchError:
+        except Exception as e:
+            if not isinstance(e, LakeLatchError) and not ran_out(e):
+                raise
             _log.warning("abort of %s could not be finished; the next writer does it", self.instant, exc_info=True)
         return ended
 
-    def tell_that_nothing_landed(self, error: BaseException) -> None:
-        """Add a note that nothing was committed, unless the error is one of ours, which says so itself."""
+    def nothing_landed(self, error: BaseException) -> BaseException:
+        """Return the error, or one of ours if the process ran out of memory: it says that nothing was committed, if by a note."""
+        if ran_out(error):
+            return nothing_left(self.url, f"{self.operation} {self.instant}", error)
         if not isinstance(error, LakeLatchError):
             error.add_note(f"{self.url}: {self.operation} {self.instant} was taken back; nothing landed")
+        return error
 
     def over(self, state: str) -> None:
         """End in this state; stop the heartbeat, the follower and the lease."""

@@ -14,6 +14,21 @@ alone() {  # alone FILE: two makes at once must not install over each other
   flock 9
 }
 
+JARS="$PWD/scripts/lock/jars.sha256"
+
+fetched() {  # prints the SHA-256 and name of each file that Maven has fetched
+  find "$PWD/.cache/jvm/jars" "$TOOLS"/dynamodb/*/lib "$TOOLS/s3a/jars" -type f -exec sha256sum {} + | sed 's|  .*/|  |'
+}
+
+verified() {  # verified FOLDER: true if each of its files is one that scripts/lock.sh has seen; the folder goes if not
+  local other
+  [ -z "${LOCKING:-}" ] || return 0
+  other=$(cd "$1" && sha256sum -- * | grep -vxFf "$JARS") || return 0
+  say "not the files that scripts/lock/jars.sha256 names (scripts/lock.sh): $(echo "$other" | cut -d ' ' -f 3- | tr '\n' ' ')"
+  rm -rf "$1"
+  return 1
+}
+
 may_install() {  # whether apt can do anything: we are root or have sudo without a password, and nobody has said no
   has apt-get && [ "${SYSTEM_PACKAGES:-yes}" != no ] || return 1
   [ "$(id -u)" = 0 ] || { has sudo && sudo -n true 2>/dev/null; }

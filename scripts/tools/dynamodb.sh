@@ -38,7 +38,7 @@ dynamodb_program() {  # dynamodb_program CLASS GROUP ARTIFACT VERSION: our small
 </project>
 POM
     mvn -q -B -f "$home/pom.xml" dependency:copy-dependencies -DoutputDirectory="$home/lib.new" >>"$LOG" 2>&1 &&
-      mv "$home/lib.new" "$home/lib"   # whole or not at all
+      verified "$home/lib.new" && mv "$home/lib.new" "$home/lib"   # whole or not at all
   fi
   javac -cp "$home/lib/*" -d "$home/classes" "tests/servers/java/$1.java" >>"$LOG" 2>&1 ||
     say "$3 could not be installed; the reason is at the end of $LOG."

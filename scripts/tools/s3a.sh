@@ -39,6 +39,6 @@ POM
   # Spark brings Netty and the logging of its own.
   mvn -q -B -f "$home/pom.xml" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$home/jars.new" \
       -DexcludeGroupIds=io.netty,org.slf4j,commons-logging >>"$LOG" 2>&1 &&
-    mv "$home/jars.new" "$home/jars" ||   # whole or not at all
+    verified "$home/jars.new" && mv "$home/jars.new" "$home/jars" ||   # whole or not at all
     say "hadoop-aws could not be installed; the reason is at the end of $LOG."
 }

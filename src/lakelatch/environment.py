@@ -49,6 +49,13 @@ class Process:
             return None
 
 
+def ran_out(error: BaseException) -> bool:
+    """Return whether the process got no more memory or threads. As an interrupt, that may be raised anywhere."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+    )
+
+
 class Timer(Protocol):
     """A periodic call on its own thread."""
 

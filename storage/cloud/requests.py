@@ -23,20 +23,9 @@ from .loop_thread import Helper, line_of
 __all__ = ["Client", "Failure", "Found", "Requests", "Verdict", "connect", "next_step"]
 
 Found = tuple[str, int, float]  # path, size, modification time
-_CLIENT_OPTIONS = {
-    "allow_http",
-    "allow_invalid_certificates",
-    "connect_timeout",
-    "proxy_ca_certificate",
-    "proxy_excludes",
-    "proxy_url",
-    "read_timeout",
-    "root_certificate",
-    "timeout",
-    "user_agent",
-}
 _STATUS = re.compile(r"status code: (\d{3})")
-_NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist")
+# The last is the word of DeleteObjects, by which obstore deletes on S3, for one object: in an answer of status 200.
+_REFUSED = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist|\(code: AccessDenied\)")
 # reqwest's words for a connection that never came about: nothing was sent.
 _NOT_SENT = re.compile(r"client error \(Connect\)|tcp connect error|dns error|URL scheme is not allowed|BadScheme")
 
@@ -131,15 +120,16 @@ class Client:
         self._kind = place.kind
         self._obstore = obstore
         make: Any = {"s3": kinds.S3Store, "gs": kinds.GCSStore, "az": kinds.AzureStore}[place.kind]
-        client = {key: value for key, value in place.options.items() if key in _CLIENT_OPTIONS}
-        config = {key: value for key, value in place.options.items() if key not in _CLIENT_OPTIONS}
+        config = dict(place.options)
         # For how long a repeatable request is retried.
         patience_s = float(config.pop("retry_s", 60))
         if place.account:
             config["account_name"] = place.account
         shared: dict[str, Any] = {"config": config, "prefix": place.path or None}
-        if client:
-            shared["client_options"] = client
+        if "root_certificate" in config:
+            # The one option that is none of `config`. Client options take the place of those in the environment, as
+            # AWS_ALLOW_HTTP and AWS_PROXY_URL, so no other is given as such.
+            shared["client_options"] = {"root_certificate": config.pop("root_certificate")}
         patient = {"max_retries": 5, "retry_timeout": timedelta(seconds=patience_s)}
         try:
             self._patient: Any = make(place.bucket, retry_config=patient, **shared)
@@ -279,7 +269,7 @@ def _judge(error: Exception, kind: str, errors: Any) -> Verdict:
     text = str(error)
     match = _STATUS.search(text)
     status = int(match[1]) if match else 0
-    if _NO_BUCKET.search(text):
+    if _REFUSED.search(text):
         return Verdict.REFUSED
     if status == 409:
         # S3's 409 does not decide about the object ("a conflicting operation occurred", to be retried), though obstore

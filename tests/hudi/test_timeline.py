@@ -6,8 +6,10 @@ import pytest
 
 from lakelatch.errors import CorruptTableError
 from lakelatch.hudi.files.listing import list_data_files
+from lakelatch.hudi.timeline import Instant, archived
 from lakelatch.hudi.timeline.snapshot import build
 from lakelatch.hudi.timeline.timeline import TIMELINE, read_timeline
+from lakelatch.storage.local.store import LocalStore
 
 
 def test_a_zero_byte_commit_is_damage_by_name(clustered):
@@ -112,3 +114,14 @@ def test_log_files_are_attached_until_they_are_compacted(merge_on_read):
     ]
     assert max(logs_as_of) > 0
     assert min(logs_as_of) == 0
+
+
+def test_a_long_history_is_not_kept_in_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(archived, "_FILES_KEPT", 3)
+    history = archived.History(LocalStore(tmp_path), TIMELINE)
+    times = [f"2026010100000000{number}" for number in range(7)]
+    for each in times:
+        history.add([archived.Archived(Instant(each, "clean", "completed", each), b"")])
+    assert sorted(each.requested for each in history.instants().values()) == times
+    assert history.completion_of(times[0]) == times[0]
+    assert len(history._read) <= 3

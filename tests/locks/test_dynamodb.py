@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 import time
@@ -28,6 +29,7 @@ from lakelatch.testing import FakeEnvironment, LockProviderContract
 from ..servers import Wire, free_port
 from ..servers.dynamodb_server import CREDENTIALS, LOOPBACK, AmazonLock, Dynamo, DynamoAt, dynalite, dynamodb_local
 from ..servers.moto_server import ONE_THREAD, moto_dynamodb, stands_in
+from ..servers.policies import policy
 from .weather import KilledServer, holding, sits_out_an_outage
 
 LEASE_S = 10.0
@@ -55,6 +57,29 @@ def lite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dynamo]:
 @pytest.fixture
 def key() -> str:
     return f"flights-{uuid4()}"
+
+
+def test_the_documented_policy_has_the_requests_that_locks_send_and_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent, once = set[str](), Table._once
+
+    def noted(self: Table, operation: str, request: dict[str, Any]) -> Any:
+        sent.add(operation)
+        return once(self, operation, request)
+
+    monkeypatch.setattr(Table, "_once", noted)
+    with moto_dynamodb() as server, open_provider(with_table(server)) as locks, open_provider(locks.url) as other:
+        lease = locks.acquire("k", wait_s=5)
+        with pytest.raises(LockTimeoutError):
+            other.acquire("k", wait_s=0.1)
+        lease.ensure_held(fresh=True)
+        assert locks.break_lease("k", token=lease.token, reason="test", who="me")
+        assert lease.release() is Release.WAS_LOST
+        assert len(locks.breaks("k")) == 1
+    stated = json.loads(policy("locks/dynamodb.md"))["Statement"]
+    actions = {f"dynamodb:{each.title().replace('_', '')}" for each in sent}
+    assert actions == {action for each in stated for action in each["Action"]}
 
 
 def with_table(server: DynamoAt) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import pickle
+import re
 import signal
 import socket
 import subprocess
@@ -19,18 +21,17 @@ from lakelatch.environment import SYSTEM
 from lakelatch.errors import ConfigError, LockTimeoutError, LockUnavailableError
 from lakelatch.locks import LockProvider, Release, open_provider
 from lakelatch.locks.redis import backend as redis_locks
+from lakelatch.locks.redis import client as redis_client
+from lakelatch.locks.redis import scripts
 from lakelatch.testing import LockProviderContract
 from lakelatch.testing.contention import threads_of
 
 from ..servers import Wire
+from ..servers.policies import policy
 from ..servers.redis_server import RedisServer, redis_server, until
 from .weather import StoppedServer
 
 pytestmark = pytest.mark.server
-
-COMMANDS = (
-    "+eval +evalsha +get +set +del +exists +incr +pexpire +pttl +rpush +lpop +lrem +lrange +lindex +ltrim +blpop +time"
-)
 
 _WAIT = """
 import sys
@@ -386,8 +387,8 @@ def test_a_server_that_may_forget_is_named(
 def test_a_user_needs_no_more_than_the_documented_commands(
     server: RedisServer, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rules = f"on >secret ~lakelatch:* resetchannels -@all {COMMANDS}"
-    server.client.execute_command("ACL", "SETUSER", "writer", *rules.split())
+    rules = policy("locks/redis.md").replace("...", "secret").split()
+    server.client.execute_command(*rules, "resetchannels", "-info", "-wait")
     monkeypatch.setenv("LAKELATCH_REDIS_PASSWORD", "secret")
     with open_provider(f"redis://writer@127.0.0.1:{server.port}") as locks:
         lease = locks.acquire(key, wait_s=0)
@@ -408,6 +409,13 @@ def test_a_user_needs_no_more_than_the_documented_commands(
     needs = "LAKELATCH_REDIS_PASSWORD"
     with open_provider(f"redis://writer@127.0.0.1:{server.port}") as locks, pytest.raises(ConfigError, match=needs):
         locks.acquire(key, wait_s=0)
+
+
+def test_every_documented_command_is_sent() -> None:
+    sent = set(re.findall(r"redis\.call\('(\w+)'", inspect.getsource(scripts)))
+    for module in (redis_locks, redis_client):
+        sent |= {each.lower() for each in re.findall(r"\(\s*(?:[a-z.]+, )?\"([A-Z]{3,})\"", inspect.getsource(module))}
+    assert sent == {each[1:] for each in policy("locks/redis.md").split() if each[0] == "+"}
 
 
 def test_tls_with_the_clients_certificate(tmp_path: Path, key: str) -> None:

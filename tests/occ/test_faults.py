@@ -210,6 +210,38 @@ def test_an_interrupt_at_any_call_leaves_nothing_or_tells_that_it_has_landed(fol
     assert not failures, "\n".join(failures)
 
 
+def _no_memory() -> None:
+    raise MemoryError
+
+
+@pytest.mark.parametrize(("act", "after"), ACTS[:3])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_process_without_memory_at_any_call_lands_or_says_that_nothing_did(folder, act, after, late):
+    calls = calls_of(act, folder / "dry")
+    strike_all(folder, [Pause(At(call.number), _no_memory, after=late) for call in calls], act, after)
+
+
+def _no_thread() -> None:
+    raise RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize("what", [_no_memory, _no_thread])
+def test_memory_or_threads_that_run_out_behind_the_commit_entry_fail_nothing(world, what):
+    a = world.writer("A")
+    txn = a.begin_add("a")
+    a.store.add(Pause(commit_entry(txn), what, after=True))
+    result = txn.commit()
+    assert a.table.session.landed(txn.instant) == result.completion
+
+
+def test_a_process_whose_memory_stays_away_says_that_the_outcome_is_open(world):
+    a = world.writer("A")
+    txn = a.begin_add("a")
+    a.store.add(Pause(On("put_if_absent", "/log/"), _no_memory, forever=True))
+    with pytest.raises(lakelatch.CommitStateUnknownError):
+        txn.commit()
+
+
 @pytest.mark.parametrize("late", [False, True])
 def test_an_interrupted_clustering_is_cancelled_or_tells_that_it_has_landed(folder, late):
     def ready(place: Path) -> tuple[World, Writer]:

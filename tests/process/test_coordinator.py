@@ -1,4 +1,4 @@
-"""A coordinator that is killed, and stopped, again and again under real writers."""
+"""Two coordinators of one table, which are killed, and stopped, in turn under real writers."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 import lakelatch
 
 from ..occ.world import BEGUN, check_sound, content, entries, independent_content, make, writes
+from ..servers import free_port
 from ..thorough import THOROUGH
 from .forge import Child, Forge, until
 
@@ -69,13 +70,11 @@ def figures(moments: list[list[float]], signals: list[float]) -> str:
 def test_no_acknowledged_row_is_lost_or_doubled(forge, folder, number):
     table_folder, go, stop = folder / "table", folder / "go", folder / "stop"
     make(table_folder, coordinator_patience_s=0.3, log_epochs=1000)  # the whole log is looked at
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    coordinator = started(forge, table_folder, port)
+    ports = [free_port(), free_port()]
+    coordinators = [started(forge, table_folder, port) for port in ports]
     given = {"folder": table_folder, "go": go, "stop": stop, "token": TOKEN}
     # Some ask nobody.
-    urls = ["", "", *(f"http://127.0.0.1:{port}" for _ in range(WRITERS - 2))]
+    urls = ["", "", *(f"http://127.0.0.1:{ports[i % 2]}" for i in range(WRITERS - 2))]
     children = [forge.start("insert_asking", name=f"w{i}", coordinator=url, **given) for i, url in enumerate(urls)]
     go.touch()
     signals: list[float] = []
@@ -86,22 +85,23 @@ def test_no_acknowledged_row_is_lost_or_doubled(forge, folder, number):
             before = max(each.completed for each in table.timeline().commits)
             until(lambda: sum(each.completed > before for each in table.timeline().commits) > WRITERS, what="many land")
 
-        for _ in range(ROUNDS):
+        for each in range(ROUNDS):
             goes_on()
             signals.append(time.monotonic())
-            coordinator.signal(number)
+            coordinators[each % 2].signal(number)
             if number == signal.SIGSTOP:
                 goes_on()
-                coordinator.signal(signal.SIGCONT)
+                coordinators[each % 2].signal(signal.SIGCONT)
             else:
-                coordinator.wait()
-                coordinator = started(forge, table_folder, port)
+                coordinators[each % 2].wait()
+                coordinators[each % 2] = started(forge, table_folder, ports[each % 2])
         goes_on()
         stop.touch()
         told_when = [child.result() for child in children]
         told = [key for each in told_when for key, _ in each]
-        coordinator.signal(signal.SIGKILL)
-        coordinator.wait()
+        for coordinator in coordinators:
+            coordinator.signal(signal.SIGKILL)
+            coordinator.wait()
         check_sound(table)
         assert content(table) == BEGUN | dict.fromkeys(told, 1), "acknowledged and landed are not the same"
         slots = Counter(each.slot for each in entries(table))

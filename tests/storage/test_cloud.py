@@ -187,6 +187,14 @@ def test_plain_http_has_to_be_allowed_and_the_message_says_so():
         store.put_if_absent("a", b"x")
 
 
+def test_the_environment_allows_plain_http_whatever_options_are_given(monkeypatch):
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    with answering(412) as (store, _):
+        told = {key: value for key, value in store._place.options.items() if key != "allow_http"}
+        place = f"s3://b/t?timeout=1s&endpoint={told.pop('endpoint')}"
+        assert open_store(place, **told).put_if_absent("a", b"x").outcome is Outcome.LOST
+
+
 def test_a_store_shows_no_keys():
     store = open_store("s3://b/t?secret_access_key=hidden", access_key_id="hidden")
     assert "hidden" not in f"{store!r} {store.url} {store.uri('x')} {store._place!r}"

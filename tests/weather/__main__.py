@@ -17,7 +17,7 @@ from pathlib import Path
 from .faults import KINDS
 from .hosts import unavailable
 from .page import page
-from .run import LOCKS, STORES, Weather
+from .run import LOCKS, PLACES, STORES, Weather
 
 
 def main() -> None:
@@ -35,6 +35,8 @@ def main() -> None:
     parser.add_argument("--page", type=Path, default=Path("build/weather.html"))
     parser.add_argument("--keep", type=Path, help="a new folder for logs and the history, which stays")
     given = parser.parse_args()
+    if (given.lock, given.store) not in PLACES:
+        parser.error(f"the JVM job of {given.lock} writes to a disk: --store disk")
     if reason := unavailable():
         sys.exit(f"weather needs network namespaces: {reason}. Run it as root on Linux")
     title = f"{given.seconds:.0f} s of weather, seed {given.seed}, {given.lock} lock, {given.store}"

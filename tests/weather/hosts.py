@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -59,6 +60,7 @@ class Network:
         self._switch = f"{self._prefix}-switch"
         self.hosts: dict[str, Host] = {}
         self._made: list[str] = []
+        self._cuts = Counter[tuple[str, str]]()
         self._make(self._switch)
         self._inside(self._switch, "ip", "link", "add", "name", "bridge", "type", "bridge")
         self._inside(self._switch, "ip", "link", "set", "bridge", "up")
@@ -78,15 +80,18 @@ class Network:
         return host
 
     def cut(self, sender: Host, receiver: Host) -> None:
-        """Lose all packets from one to the other."""
+        """Lose all packets from one to the other, until each cut is mended."""
+        self._cuts[sender.name, receiver.name] += 1
         self._inside(
             sender.namespace, "ip", "neigh", "replace", receiver.address,
             "lladdr", _NOBODY, "dev", "eth0", "nud", "permanent",
         )  # fmt: skip
 
     def mend(self, sender: Host, receiver: Host) -> None:
-        """End that."""
-        self._inside(sender.namespace, "ip", "neigh", "del", receiver.address, "dev", "eth0")
+        """End that, unless it was cut twice."""
+        self._cuts[sender.name, receiver.name] -= 1
+        if not self._cuts[sender.name, receiver.name]:
+            self._inside(sender.namespace, "ip", "neigh", "del", receiver.address, "dev", "eth0")
 
     def close(self) -> None:
         """Take all hosts away, and end what runs on them."""

@@ -21,13 +21,12 @@ import traceback
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 from .hosts import unavailable
 from .judge import Recovery, quantiles
-from .run import LOCKS, STORES, Weather
+from .run import LOCKS, PLACES, STORES, Weather
 from .table import LEASE_S
 
 LONG_MINUTES = 5.0  # a shorter life says nothing of what grows
@@ -58,10 +57,10 @@ def main() -> None:
     for ends in (signal.SIGTERM, signal.SIGINT):  # give back what the machine has lent
         signal.signal(ends, lambda *_: sys.exit("interrupted; the next night goes on with this slice"))
     until = time.monotonic() + given.hours * 3600
-    places = list(product(given.stores, given.locks))
+    places = [each for each in PLACES if each[0] in given.locks and each[1] in given.stores]
     while time.monotonic() < until:
         number = len(slices(given.folder))
-        store, lock = places[number % len(places)]
+        lock, store = places[number % len(places)]
         done = one(given.folder, number, lock, store, seconds=given.slice, writers=given.writers)
         with (given.folder / "slices.jsonl").open("a") as log:
             log.write(json.dumps(done) + "\n")

@@ -43,7 +43,7 @@ SAID: dict[str, tuple[str, str, str]] = {
     "no descriptors": ("a writer may open no more files", _ALL, "raise its limit"),
     "no memory": (
         "a writer gets no more",
-        "everything acknowledged; a `MemoryError`, or a thread that cannot start, leaves the outcome open",
+        "everything; an outcome may be told as unknown",
         "give it more, or start it again",
     ),
     "slow answers": ("up to 2 s each", _ALL, _NOTHING),

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import resource
+import signal
 import subprocess
 import sys
 import threading
@@ -17,15 +18,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import lakelatch
+from lakelatch.demo import neighbours
+
+from ..jvm.readers import BUNDLE, PYTHON
 from ..servers import BUCKET, KEY
 from . import faults, servers
 from .hosts import Host, Network, disk, umount
 from .judge import Fault, Recovery, broken, commits, growth, longest_silence, quantiles, recovery
 from .table import LEASE_S
 
-LOCKS = ("zookeeper", "redis", "sentinel", "cluster", "dynamodb", "object", "default", "coordinator")
-STORES = ("disk", "s3")
+LOCKS = ("zookeeper", "redis", "sentinel", "cluster", "dynamodb", "object", "default", "coordinator", "neighbours")
+STORES = ("s3", "disk")
+PLACES = [(lock, store) for store in STORES for lock in LOCKS if (lock, store) != ("neighbours", "s3")]
+# No lock excludes a holder that stops before its put, and Hudi compares by clocks that have to agree: docs/limits.md.
+_NOT_BESIDE = {"writer paused", "clock step", "server forgets"}
+_JVM_SESSION = {"hoodie.write.lock.zookeeper.session_timeout_ms": "10000",
+                "hoodie.write.lock.zookeeper.connection_timeout_ms": "5000"}  # fmt: skip
 COMMIT_S_MAX = 90.0  # after everything has healed; longer is a finding
+_HUDI_JOB = Path(neighbours.__file__).with_name("hudi_job.py")
 _DISK_MB = 400
 _END_S = 600.0
 _SAMPLE_S = 5.0
@@ -89,6 +100,46 @@ class Writer:
                 self._weather.events.append(json.loads(line) | {"writer": name})
 
 
+class Jvm(Writer):
+    """A job of JVM Hudi, which appends one row after the other, each again until it has landed."""
+
+    def start(self) -> None:
+        self._generation += 1
+        weather, name = self._weather, f"{self.name}.{self._generation}"
+        with lakelatch.open(weather.url) as table:
+            options = (
+                neighbours.job_options(table) | _JVM_SESSION | {"hoodie.datasource.write.partitionpath.field": "part"}
+            )
+        rows = [[{"id": f"{name}-{number}", "part": "x", "v": number}] for number in range(1, 1000)]
+        job = weather.folder / f"{self.name}.json"
+        job.write_text(json.dumps({"table": weather.url, "options": options, "rounds": rows, "first": 1}))
+        with (weather.folder / f"{self.name}.log").open("ab") as errors:
+            self.process = self._host.start(
+                [str(PYTHON), str(_HUDI_JOB), str(BUNDLE), str(job)],
+                stdout=subprocess.PIPE, stderr=errors, environment={"PYTHONPATH": "", "SPARK_LOCAL_IP": "127.0.0.1"},
+            )  # fmt: skip
+        threading.Thread(target=self._listen, args=(name, self.process), daemon=True).start()
+
+    def kill(self) -> None:
+        """Kill the JVM as well, which is a process of its own."""
+        for each in Path(f"/proc/{self.process.pid}/task").glob("*/children"):
+            for pid in each.read_text().split():
+                os.kill(int(pid), signal.SIGKILL)
+        super().kill()
+
+    def _listen(self, name: str, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        began = 0.0
+        for line in process.stdout:
+            said, now = json.loads(line), time.monotonic()
+            event = {"at": now, "op": "append", "n": said["round"], "writer": name}
+            if said["event"] == "began" and said["attempt"] == 1:
+                began = now
+                self._weather.events.append(event | {"told": "begins"})
+            elif said["event"] == "landed":
+                self._weather.events.append(event | {"told": "landed", "took": now - began})
+
+
 @dataclass
 class Report:
     """What happened, and what held."""
@@ -122,7 +173,8 @@ class Weather:
         calm_s: float = 20.0,
         kinds: Collection[str] = tuple(faults.KINDS),
     ) -> None:
-        self.kinds = kinds
+        self._beside = lock == "neighbours"
+        self.kinds = [each for each in kinds if not (self._beside and each in _NOT_BESIDE)]
         self.folder, self.seed, self.on_s3 = folder, seed, store == "s3"
         self._calm_s = calm_s  # without faults at the end, so that all that is owed can be seen
         self.disk, self.events = folder / "disk", list[dict[str, Any]]()
@@ -149,8 +201,11 @@ class Weather:
             urls = [f"{self.url}{end}" for end in ("", "-two", "-claims")]  # streams ask no coordinator
             self._coordinator = servers.coordinator(host, place, urls, self.environment)
             self.coordinated = [f"http://{host.address}:{servers.COORDINATED}", str(place / "token")]
-        self.writers = [Writer(self, f"w{n}", self.writer_hosts[n % 3]) for n in range(writers)]
+        role = "beside" if self._beside else "writer"
+        self.writers = [Writer(self, f"w{n}", self.writer_hosts[n % 3], role) for n in range(writers)]
         self.mortals = [*self.writers[1:], Writer(self, "keeper", self.writer_hosts[0], "keeper")]
+        if self._beside:
+            self.mortals.append(Jvm(self, "jvm", self.writer_hosts[1]))
 
     def _begin_store(self) -> None:
         self.servers.append(servers.s3(self.network.add("store"), self.folder / "store", self.disk / "objects"))
@@ -177,7 +232,7 @@ class Weather:
                 found = servers.redis_cluster(hosts("redis", 6), folder)
                 self._lock = f"redis+cluster://{places(found, 6379)}"
                 self._once = lambda: servers.redis_cluster_made(self._home, found)
-            case "zookeeper":
+            case "zookeeper" | "neighbours":
                 found = servers.zookeeper(hosts("zk", 3), folder)
                 self._lock = f"zk://{places(found, 2181)}/locks"
             case "dynamodb":
@@ -185,7 +240,7 @@ class Weather:
                 endpoint = f"http://{found[0].host.address}:8000"
                 self._lock = f"dynamodb://{servers.REGION}/locks?endpoint={endpoint}"
             case "object":
-                self._lock = f"s3://{BUCKET}/locks?allow_http=true"
+                self._lock = f"s3://{BUCKET}/locks"
         self.servers += found
 
     def begin(self) -> None:
@@ -195,7 +250,7 @@ class Weather:
         for each in self.servers:
             each.wait_ready()
         self._once()
-        self._at_home("create", self.url, self._lock)
+        self._at_home("create", self.url, self._lock, *(["hudi"] if self._beside else []))
         if self._coordinator is not None:
             self._coordinator.start()
             self._coordinator.wait_ready()

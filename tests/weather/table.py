@@ -1,6 +1,7 @@
 """The table before the weather and after it, as a process on one of its hosts.
 
-python -m tests.weather.table create URL LOCK      LOCK may be "": the lock that a table has by default
+python -m tests.weather.table create URL LOCK [hudi]      LOCK may be "": the lock that a table has by default; hudi: JVM
+    writers share the first table and its lock
 python -m tests.weather.table rows URL      prints ``{"tables": {"": rows, "-two": rows, ...}, "damage"}`` once nothing is open
 """
 
@@ -25,11 +26,12 @@ _SETTINGS = {"lease_s": LEASE_S, "lock_wait_s": 15.0, "yield_wait_s": 10.0,
              "heartbeat_interval_s": 1.0, "heartbeat_timeout_s": 10.0}  # fmt: skip
 
 
-def create(url: str, lock: str) -> None:
+def create(url: str, lock: str, neighbours: str = "none") -> None:
     named = _SETTINGS | ({"lock": lock} if lock else {})
-    for each in (url, f"{url}-two"):
+    shared = {} if neighbours == "none" else {"neighbours": neighbours, "lock": f"{lock}?key=table"}
+    for each, more in ((url, shared), (f"{url}-two", {})):
         with lakelatch.create(
-            each, record_key="id", partition_by="part", schema=COLUMNS, isolation="serializable", **named
+            each, record_key="id", partition_by="part", schema=COLUMNS, isolation="serializable", **named | more
         ) as table:
             table.insert(first_rows())
     claims = "id string, value bigint"

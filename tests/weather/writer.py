@@ -2,7 +2,8 @@
 
     python -m tests.weather.writer URL NAME SEED CLOCK ROLE [COORDINATOR TOKEN_FILE]
 
-The file CLOCK says by how many seconds its clock is wrong; ROLE is "writer", or "keeper" of one that runs table services.
+The file CLOCK says by how many seconds its clock is wrong; ROLE is "writer", "beside" beside JVM writers,
+or "keeper" of one that runs table services.
 Each line is ``{"at", "took", "op", "n", "told", ...}``: ``told`` is "landed", "failed" (by the library's promise nothing
 landed), "unknown", or "raw" where no error of this library came. Moments are of the monotonic clock, which all processes share.
 
@@ -188,6 +189,8 @@ def _accounts(txn: lakelatch.Transaction) -> list[dict[str, Any]]:
 
 ROLES = {
     "writer": {"append": 4, "count": 2, "transfer": 2, "move": 2, "look": 2, "claim": 1, "event": 2, "purge": 0.4},
+    # Beside JVM writers: they know nothing of a commit over two tables.
+    "beside": {"append": 4, "count": 2, "transfer": 2, "look": 2, "claim": 1, "event": 2, "purge": 0.4},
     "keeper": {"services": 1, "look": 0.2},
 }
 

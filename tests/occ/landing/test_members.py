@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -20,7 +21,7 @@ from lakelatch.occ.entries.requests import REQUEST_BYTES, Request
 from lakelatch.occ.history.events import follow
 from lakelatch.occ.landing.yielding import merge_again
 from lakelatch.occ.liveness.heartbeat import HEARTBEATS
-from lakelatch.occ.log.commit_log import _RECENT, Follower, Recent
+from lakelatch.occ.log.commit_log import _RECENT, _RECENT_FILES, Follower, Recent, RecentFiles
 from lakelatch.occ.log.epochs import LOG
 from lakelatch.occ.log.publisher import Publisher
 from lakelatch.occ.rebase import MergeAgain
@@ -176,6 +177,15 @@ def test_what_is_forgotten_is_not_told_of_as_if_nothing_had_landed(several: int)
     recent.add(landed[-1])
     assert recent.since(0) is None
     assert recent.since(1) == landed[several:]
+
+
+def test_the_files_of_commits_without_any_are_forgotten_too():
+    recent = RecentFiles()
+    for number in range(_RECENT_FILES + 10):
+        recent.add(replace(landed_at(number), metadata={}))
+    assert recent.of("T0-0", "C0-0") is None
+    assert recent.of(f"T{number}-0", f"C{number}-0") is not None
+    assert len(recent._kept) == _RECENT_FILES
 
 
 def test_a_dead_members_commit_lands_whole(world, asked):

