@@ -18,13 +18,14 @@ import sys
 import weakref
 import zoneinfo
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, NoReturn, Protocol, TypeVar
 
 import pyarrow as pa
 
 from ...arguments import brief, meant, one_of
 from ...errors import InputError
-from ...hudi.table import META_COLUMNS, TableConfig, fields_inside
+from ...hudi.table import META_COLUMNS, TableConfig, fields_inside, with_new_fields
 from .lossless import fitted, stored_type
 from .ordering_values import refuse_some_of_the_order, refuse_unordered
 from .python_values import array_of, counted_table, table_of
@@ -156,6 +157,8 @@ class Incoming:
         if not self._fill:
             self._refuse_missing(given.names, schema)
         old = list(schema or ())
+        if self.adds:
+            old = [*with_new_fields(pa.schema(old), given, partial(stored_type, zone=self._zone))]
         known = {each.name for each in old}
         return [*old, *(self._stored(each) for each in given if each.name not in known)]
 

@@ -14,7 +14,7 @@ from ...arguments import flag, instance, names, number, suggesting, text, unknow
 from ...environment import SYSTEM, Environment
 from ...errors import ConfigError, InputError, UnsupportedTableError
 from ...hudi.files import not_hudi
-from ...hudi.table import COPY_ON_WRITE, MERGE_ON_READ, TableConfig, from_avro, schema_of
+from ...hudi.table import COPY_ON_WRITE, MERGE_ON_READ, TableConfig, can_become, from_avro, schema_of
 from ...hudi.timeline import EARLIEST, refuse_clock
 from ...locks import shown
 from ...plain_text import visible
@@ -234,16 +234,26 @@ def _differences(
 
 
 def _other_columns(table: Table, wanted: pa.Schema) -> dict[str, tuple[Any, Any]]:
-    """The columns that differ from those the table was made with. Columns added or widened since are no difference."""
+    """The columns that differ from those the table was made with. Columns added or changed since are no difference."""
     there, asked = _columns(table.schema()), _columns(wanted)
     made = _columns(from_avro(table.config.create_schema)) if table.config.create_schema else {}
+
+    def grew(new: pa.Field, old: pa.Field) -> bool:
+        return old == made.get(old.name, old) and can_become(old.type, new.type) and old.nullable == new.nullable
+
     lacks = [
         name
-        for name, kind in asked.items()
-        if there.get(name) != kind and (there.get(name) != _WIDENED.get(kind, kind) or made.get(name, kind) != kind)
+        for name, field in asked.items()
+        if name not in there or (there[name] != field and not grew(there[name], field))
     ]
     others = [*lacks, *(name for name in made if name not in asked)]
-    return {f"column {name}": (there.get(name, "not there"), asked.get(name, "left out")) for name in others}
+
+    def told(field: pa.Field | None, otherwise: str) -> str:
+        return otherwise if field is None else f"{field.type}{'' if field.nullable else ' not null'}"
+
+    return {
+        f"column {name}": (told(there.get(name), "not there"), told(asked.get(name), "left out")) for name in others
+    }
 
 
 def _refuse_another(table: Table, *, exist_ok: bool, differences: Mapping[str, tuple[Any, Any]]) -> None:
@@ -268,11 +278,8 @@ def _refuse_another(table: Table, *, exist_ok: bool, differences: Mapping[str, t
         )
 
 
-_WIDENED = {"int32": "int64"}
-
-
-def _columns(schema: pa.Schema | None) -> dict[str, str]:
-    return {field.name: f"{field.type}{'' if field.nullable else ' not null'}" for field in schema or ()}
+def _columns(schema: pa.Schema | None) -> dict[str, pa.Field]:
+    return {field.name: field for field in schema or ()}
 
 
 def with_floor(table: Table) -> Table:

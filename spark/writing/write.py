@@ -24,10 +24,10 @@ from ...conditions import Given
 from ...conflict import Region, where_of
 from ...errors import BatchLandedError, InputError
 from ...hudi.files import FileGroupId
-from ...hudi.table import partition_paths
+from ...hudi.table import partition_paths, with_new_fields
 from ...hudi.timeline import FileSlice, Snapshot, WriteStat
 from ...occ.entries import slices_that_may_match
-from ...occ.incoming import ADD, NULL, REFUSE, Incoming, refuse_new_columns, refuse_some_of_the_order
+from ...occ.incoming import ADD, NULL, REFUSE, Incoming, refuse_new_columns, refuse_some_of_the_order, stored_type
 from ...occ.session import Partition, known_partition, listed, partition_path_of, refuse_misspelled
 from ...occ.staging import GROUP_COLUMN, NEW, PARTITION_COLUMN, Kept, Plan, slices_by_partition
 from ...occ.table import Table
@@ -139,7 +139,7 @@ class Writes:
 
         one_of(missing, "missing", (REFUSE, NULL), then="; nothing was written")
         one_of(new_columns, "new_columns", (REFUSE, ADD), then="; nothing was written")
-        rows, schema = self._received(rows, fill=missing == NULL), self._known
+        rows, schema = self._received(rows, fill=missing == NULL, grow=new_columns == ADD), self._known
         if new_columns == REFUSE:
             refuse_new_columns(rows.columns, schema, self._table.url)
         if missing == REFUSE or schema is None:
@@ -154,9 +154,15 @@ class Writes:
         """The columns of the table; None when they are not known yet."""
         return self._table.session.schema() if self._txn is None else self._txn.written_schema
 
-    def _received(self, rows: Any, *, fill: bool = False) -> Any:
-        """Check the names of the rows' columns, and return the rows in the types of the table."""
-        return fit(columns.at_the_door(rows, self._table.url), self._known, fill=fill)
+    def _received(self, rows: Any, *, fill: bool = False, grow: bool = False) -> Any:
+        """Check the names of the rows' columns, and return the rows in the types of the table.
+
+        ``grow``: with the fields that only their structs have.
+        """
+        rows, known = columns.at_the_door(rows, self._table.url), self._known
+        if grow and known is not None:
+            known = with_new_fields(known, columns.arrow_schema(rows.schema), stored_type)
+        return fit(rows, known, fill=fill)
 
     # Insert ------------------------------------------------------------------------------------------------------
 

@@ -184,13 +184,23 @@ def widened(folder: Path, version: int) -> Story:
 @case(8, 9)
 def altered(folder: Path, version: int) -> Story:
     """Columns are added and widened by commits without rows; groups of before are read as they are, or rewritten."""
-    schema = pa.schema([*PLAIN, ("count", pa.int32())])
-    story = Story(folder, schema, partition_by=("place",), table_version=version)
-    story.insert(rows("JFK", range(4), count=7) + rows("LGA", range(2), count=-(2**31)))
+    stop = pa.struct([("at", pa.int32())])
+    inside = [("stops", pa.list_(pa.field("element", stop))), ("last", stop), ("price", pa.int32())]
+    story = Story(
+        folder, pa.schema([*PLAIN, ("count", pa.int32()), *inside]), partition_by=("place",), table_version=version
+    )
+    before = {"stops": [{"at": 5}, None], "last": {"at": None}, "price": -5}
+    story.insert(rows("JFK", range(4), count=7, **before) + rows("LGA", range(2), count=-(2**31)))
     story.alter("note", pa.string())
     story.alter("count", pa.int64())
-    story.upsert(rows("JFK", range(1), seen=2, count=2**40, note="late"))
-    story.insert(rows("EWR", range(2), count=-(2**40)))
+    story.alter("stops.element.by", stop)
+    story.alter("stops.element.by.train", pa.string())
+    story.alter("last.by", pa.string())
+    story.alter("price", pa.float64())
+    wide = {"at": 2**30, "by": {"at": None, "train": "ü"}}
+    after = {"stops": [wide], "last": {"at": 1, "by": "x"}, "price": 0.5}
+    story.upsert(rows("JFK", range(1), seen=2, count=2**40, note="late", **after))
+    story.insert(rows("EWR", range(2), count=-(2**40), **after))
     return story
 
 

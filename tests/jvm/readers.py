@@ -172,7 +172,13 @@ def plain(value: Any) -> Any:
 def in_order(rows: Iterable[Row]) -> list[str]:
     """Rows as sorted lines of JSON: what two readers must have in common.
 
-    Without meta columns, and without nulls: travelling in time, a reader shows the columns of then or those of now.
+    Without meta columns, and without nulls: travelling in time, a reader shows the columns and fields of then or those of now.
     """
-    data = ({k: v for k, v in row.items() if not k.startswith("_hoodie_") and v is not None} for row in rows)
-    return sorted(json.dumps(row, sort_keys=True, ensure_ascii=False) for row in data)
+    data = ({k: v for k, v in row.items() if not k.startswith("_hoodie_")} for row in rows)
+    return sorted(json.dumps(_without_nulls(row), sort_keys=True, ensure_ascii=False) for row in data)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value

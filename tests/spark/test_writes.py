@@ -536,12 +536,28 @@ def test_a_widened_column_is_read_and_written_beside_files_of_before(
     make: Callable[..., Any], spark: Any, route: str
 ) -> None:
     table = make(sizes=ROUTES[route])
-    table.upsert(spark.createDataFrame([("a", "sf", 1), ("b", "la", -7)], "id string, city string, n int"))
+    narrow = "id string, city string, n int, s struct<x: int>"
+    table.upsert(spark.createDataFrame([("a", "sf", 1, (5,)), ("b", "la", -7, None)], narrow))
     table.table.widen_column("n", "int64")
     table.table.add_column("w", "string")
+    table.table.add_column("s.y", "string")
     assert table.read().where("n < 0").select("id", "n", "w").collect() == [("b", -7, None)]
-    table.upsert(spark.createDataFrame([("c", "ny", 2**40, "x")], "id string, city string, n long, w string"))
-    table.upsert(spark.createDataFrame([("d", "sf", 2, None)], "id string, city string, n int, w string"))  # beside a
+    assert table.read().where("s is not null").select("s.y", "id").collect() == [(None, "a")]
+    wide = "id string, city string, n long, s struct<x: int, y: string>, w string"
+    table.upsert(spark.createDataFrame([("c", "ny", 2**40, (3, "y"), "x")], wide))
+    table.upsert(spark.createDataFrame([("d", "sf", 2, (1, None), None)], wide.replace("long", "int")))  # beside a
+    fields = {"a": (5, None), "b": None, "c": (3, "y"), "d": (1, None)}
+    assert {r["id"]: r["s"] for r in table.read().collect()} == fields
+    with pytest.raises(InputError, match=r"column 's' is struct.*and no others"):
+        table.upsert(
+            spark.createDataFrame([("e", "sf", ("!",))], "id string, city string, s struct<z: string>"), missing="null"
+        )
+    table.upsert(
+        spark.createDataFrame([("e", "sf", ("!",))], "id string, city string, s struct<z: string>"),
+        missing="null", new_columns="add",
+    )  # fmt: skip
+    assert table.read().where("s.z = '!'").select("s").collect() == [((None, None, "!"),)]
+    table.delete_where("id = 'e'")
     assert [r[0] for r in table.read().where(f"n > {2**33} or n = 1").select("id").sort("id").collect()] == ["a", "c"]
     assert {r["id"]: r["n"] for r in table.read().collect()} == {"a": 1, "b": -7, "c": 2**40, "d": 2}
     assert {r["id"]: r["n"] for r in table.table.read().to_pylist()} == {"a": 1, "b": -7, "c": 2**40, "d": 2}

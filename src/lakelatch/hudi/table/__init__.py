@@ -5,6 +5,7 @@ from .avro_shape import Shape, decoder_of, refuse_other, shape_of
 from .column_types import (
     META_COLUMNS,
     as_numbers,
+    can_become,
     declared,
     fields_inside,
     is_held,
@@ -17,6 +18,7 @@ from .column_types import (
     storable,
     widen,
     with_column,
+    with_new_fields,
     with_required,
     with_wider,
 )
