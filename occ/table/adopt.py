@@ -44,6 +44,7 @@ from ..incoming import null_free
 from ..liveness import HEARTBEATS, HeartbeatObserver, instants_with_markers
 from ..log import LogState, Publisher, UndecidedError, epochs, finish, known_batches, metadata_of, read_epoch, start_log
 from ..session import PROPERTIES, cold_view, prove, read_config
+from ..workspace import refuse_check
 from .create import (
     declarations_of,
     first_entry,
@@ -212,6 +213,7 @@ def adopt(
     config = _config(store)
     config.refuse_writing()
     refuse_unsafe(store)
+    refuse_check(config, wanted, store.url)
     _refuse_damage(store, config)
     view = cold_view(store, read_timeline(store, config))
     if schema := view.arrow_schema():

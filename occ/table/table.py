@@ -1396,7 +1396,7 @@ class Table:
         config, title = self.config, f"table {self.url}"
         facts: list[tuple[str, object]] = [
             ("record key", ", ".join(config.record_key_fields)),
-            ("partitions", ", ".join(config.partition_fields)),
+            ("partitions", ", ".join(config.partitioned_by)),
             ("ordering", ", ".join(config.ordered_by)),
             ("type", "merge-on-read" if config.merge_on_read else "copy-on-write"),
             ("lock", shown(self.settings.lock) if self.writable else "none: read-only"),

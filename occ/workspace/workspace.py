@@ -15,7 +15,7 @@ from ...arguments import instance, many, text
 from ...conflict import Kind, Where, kind_of, where_of
 from ...errors import InputError
 from ...hudi.files import FileGroupId
-from ...hudi.table import can_become, is_held, to_avro, with_column, with_required, with_wider
+from ...hudi.table import can_become, is_held, refuse_grown_maps, to_avro, with_column, with_required, with_wider
 from ...hudi.timeline import NO_PREVIOUS_COMMIT, WriteStat
 from ...progress import Reporter
 from ...tracing import step
@@ -352,6 +352,8 @@ class Workspace:
             raise InputError(f"{self.url} has no schema yet, because nothing was written to it; write some rows first")
         altered = change(schema)
         self.session.refuse_rule(self.session.settings, altered)
+        if self.session.config.merge_on_read:
+            refuse_grown_maps(schema, altered)
         self._altered = self._columns = altered
         self.schema_text = to_avro(with_required(self._altered, self.required), self.session.config.name)
         self.allow_empty()

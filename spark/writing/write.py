@@ -145,7 +145,7 @@ class Writes:
         if missing == REFUSE or schema is None:
             return rows
         config, there = self._table.config, {name.lower() for name in rows.columns}
-        needed = {*config.record_key_fields, *config.partition_fields, *config.ordered_by}
+        needed = {*config.record_key_fields, *config.placed_by, *config.ordered_by}
         lacking = [each for each in spark_schema(schema) if each.name.lower() not in there and each.name not in needed]
         return rows.select("*", *(F.lit(None).cast(each.dataType).alias(each.name) for each in lacking))
 
@@ -162,7 +162,7 @@ class Writes:
         rows, known = columns.at_the_door(rows, self._table.url), self._known
         if grow and known is not None:
             known = with_new_fields(known, columns.arrow_schema(rows.schema), stored_type)
-        return fit(rows, known, fill=fill)
+        return columns.with_time_column(fit(rows, known, fill=fill), self._table.config)
 
     # Insert ------------------------------------------------------------------------------------------------------
 
@@ -488,8 +488,14 @@ class Writes:
         self._refuse_merge("delete")
         columns.refuse_no_frame(keys, self._table.url)
         config = self._table.config
-        used = {*config.record_key_fields, *config.partition_fields, *config.newer_by}  # the others are not read
+        used = {
+            *config.record_key_fields,
+            *config.partition_fields,
+            *config.placed_by,
+            *config.newer_by,
+        }  # the others are not read
         keys = fit(keys, pa.schema([each for each in self._known or () if each.name in used]))
+        keys = columns.with_time_column(keys, config)
         given = columns.arrow_schema(keys.schema)
         columns.refuse_missing(given, config, delete=True)
         located = all(n in given.names for n in config.partition_fields)

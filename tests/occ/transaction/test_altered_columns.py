@@ -272,6 +272,22 @@ def test_a_field_that_no_table_holds_is_not_added(deep, name, kind, match):
     assert len(deep.commits()) == before
 
 
+def test_no_field_is_added_inside_maps_of_a_merge_on_read_table(folder):
+    """Hudi's JVM reader: IndexOutOfBoundsException for "m['k'].y is null" on files without y."""
+    with lakelatch.create(str(folder / "t"), record_key="id", schema=NESTED, type="merge_on_read") as table:
+        table.insert(pa.Table.from_pylist([nested(1, point={"x": 1})], NESTED))
+        point = pa.map_(pa.string(), pa.struct([("y", INT)]))
+        rows = pa.table({"id": [2], "part": ["a"], "m": pa.array([[("k", {"y": 1})]], point)})
+        for add in (
+            lambda: table.add_column("m.value.y", "string"),
+            lambda: table.upsert(rows, missing="null", new_columns="add"),
+        ):
+            with pytest.raises(InputError, match=r"'m' has maps, and inside them no field can be added"):
+                add()
+        table.add_column("l.element.y", "string")
+        assert table.schema().field("m") == NESTED.field("m")
+
+
 def test_a_row_of_before_is_staged_while_its_fields_change(deep):
     """It lands as it was staged, unless its file group changed too: then it is written again."""
     for landed in (False, True):

@@ -12,6 +12,7 @@ from .column_types import (
     optional,
     python_rows,
     python_value,
+    refuse_grown_maps,
     refuse_names,
     refuse_no_columns,
     required_columns,
@@ -29,6 +30,7 @@ from .config import (
     MERGE_ON_READ,
     PROPERTIES_PATH,
     STREAMS_KEY,
+    TIME_UNITS,
     TableConfig,
 )
 from .java_properties import parse
@@ -59,4 +61,5 @@ from .record_keys import (
     shown,
     wide_hashes,
 )
+from .time_partitions import refuse_no_time, time_span, with_time_column
 from .type_names import schema_of, type_of

@@ -322,6 +322,29 @@ def _is_part(old: pa.DataType, new: pa.DataType) -> bool:
     return bool(old.equals(new))
 
 
+def refuse_grown_maps(old: pa.Schema, new: pa.Schema) -> None:
+    """Raise `InputError` where a struct inside a map has got a field: in a merge-on-read table Hudi 1.2.0 then fails on
+    conditions on that field.
+    """
+    for field in old:
+        if field.name in new.names and _has_other_map(field.type, new.field(field.name).type):
+            raise InputError(
+                f"Column {field.name!r} has maps, and inside them no field can be added to a merge-on-read table: Hudi's JVM "
+                "reader fails on conditions on it. Add a column",
+                column=field.name,
+            )
+
+
+def _has_other_map(old: pa.DataType, new: pa.DataType) -> bool:
+    import pyarrow.types as types
+
+    if types.is_struct(old) and types.is_struct(new):
+        return any(_has_other_map(each.type, its.type) for each, its in zip(old, new, strict=False))
+    if types.is_list(old) and types.is_list(new):
+        return _has_other_map(old.value_type, new.value_type)
+    return types.is_map(old) and not old.equals(new)
+
+
 def with_column(schema: pa.Schema, name: str, kind: pa.DataType | str) -> pa.Schema:
     """Return the schema with one more column at its end, or one more field at the end of a struct inside a column.
 
