@@ -14,7 +14,16 @@ from ...arguments import flag, instance, names, number, suggesting, text, unknow
 from ...environment import SYSTEM, Environment
 from ...errors import ConfigError, InputError, UnsupportedTableError
 from ...hudi.files import not_hudi
-from ...hudi.table import COPY_ON_WRITE, MERGE_ON_READ, TIME_UNITS, TableConfig, can_become, from_avro, schema_of
+from ...hudi.table import (
+    COPY_ON_WRITE,
+    MERGE_ON_READ,
+    TIME_UNITS,
+    TableConfig,
+    can_become,
+    from_avro,
+    schema_of,
+    time_column,
+)
 from ...hudi.timeline import EARLIEST, refuse_clock
 from ...locks import shown
 from ...plain_text import visible
@@ -375,9 +384,8 @@ def _new_config(
     refuse_no_columns((*keys, *partitions, *ordering), "record_key, partition_by and ordering_field together")
     if not keys:
         raise InputError("a table needs a record key: name the column or columns that identify a row")
-    time = TableConfig("", "", 0, 0, by_time=by_time, partition_fields=partitions)
-    if schema is not None and time.time_source in schema.names:
-        schema = _with_time(schema, time)
+    if schema is not None and by_time[1] in schema.names:
+        schema = _with_time(schema, *by_time)
     title = name or store.url.rstrip("/").rpartition("/")[2] or "table"
     if schema is not None and (missing := [c for c in (*keys, *partitions, *ordering) if c not in schema.names]):
         raise InputError(f"the schema lacks {', '.join(missing)}, which the table needs", columns=missing)
@@ -418,23 +426,23 @@ def _partitions(given: str | Sequence[str]) -> tuple[tuple[str, ...], tuple[str,
             f"partition_by={_as_given(named)}: there are no partitions by {unit!r}; name a column, or {', '.join(TIME_UNITS)} of "
             "one, such as 'days(at)'. For even file groups give bucket_count"
         )
-    made = TableConfig("", "", 0, 0, by_time=(unit, column)).time_column
+    made = time_column(unit, column)
     return tuple(made if each == whole else each for each in named), (unit, column)
 
 
-def _with_time(schema: pa.Schema, config: TableConfig) -> pa.Schema:
+def _with_time(schema: pa.Schema, unit: str, source: str) -> pa.Schema:
     """Return the schema with the column that is computed from the time."""
     import pyarrow as pa
 
     from ...hudi.table import refuse_no_time, storable
 
-    source, made = config.time_source, config.time_column
-    refuse_no_time(source, storable(pa.schema([schema.field(source)])).field(0).type, config.time_unit)
+    made = time_column(unit, source)
+    refuse_no_time(source, storable(pa.schema([schema.field(source)])).field(0).type, unit)
     if made not in schema.names:
         return schema.append(pa.field(made, pa.string()))
     if schema.field(made).type != pa.string():
         raise InputError(
-            f"the schema has a column {made!r} of type {schema.field(made).type}, and {config.time_unit}({source}) makes a text "
+            f"the schema has a column {made!r} of type {schema.field(made).type}, and {unit}({source}) makes a text "
             "column of that name; leave it out",
             column=made,
         )

@@ -119,6 +119,25 @@ def _by_date_number_and_flag(folder: Path, version: int, *, hive_style: bool) ->
     return story
 
 
+@case(8, 9, about_commits=False)
+def partitioned_by_days_of_a_time(folder: Path, version: int) -> Story:
+    """The day's text is a column, which is computed; null times have a partition of their own."""
+    columns = [("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("note", pa.string()), ("at_day", pa.string())]
+    story = Story(folder, pa.schema(columns), partition_by=("days(at)",), table_version=version)
+    days = [dt.datetime(1969, 12, 31, 23, 59, 59, 999999, dt.UTC), None, dt.datetime(2024, 2, 29, tzinfo=dt.UTC)]
+
+    def some(ids: range, note: str) -> list[Row]:
+        times = [days[n % 3] for n in ids]
+        return [
+            {"id": n, "at": at, "note": note, "at_day": None if at is None else f"{at:%Y-%m-%d}"}
+            for n, at in zip(ids, times, strict=True)
+        ]
+
+    story.insert(some(range(7), "first"))
+    story.upsert(some(range(5, 9), "second"))
+    return story
+
+
 def _two_fields(folder: Path, version: int, *, hive_style: bool) -> Story:
     """A key of two fields; the partition ("JFK", 2) is overwritten, and one that was never there."""
     schema = pa.schema(

@@ -58,7 +58,7 @@ class Story:
         **options: Any,
     ) -> None:
         self.path, self.schema = folder, schema
-        self.key, self.partition, self.ordering = tuple(record_key), tuple(partition_by), ordering
+        self.key, self.ordering = tuple(record_key), ordering
         self.table = lakelatch.create(
             str(folder),
             record_key=record_key,
@@ -68,6 +68,7 @@ class Story:
             writer="story",
             **options,
         )
+        self.partition = self.table.config.partition_fields
         (floor,) = self.table.timeline().commits
         assert floor.completed
         # The empty commit that a table begins with: a moment of its own, at which there are no rows.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import shutil
 
 import pyarrow as pa
 import pytest
 from hudi import HudiReadOptions, HudiTableBuilder
 
 import lakelatch
-from lakelatch.errors import ConfigError, ConflictError, InputError
+from lakelatch.errors import ConfigError, ConflictError, InputError, UnsupportedTableError
 from lakelatch.occ.check.check import check
 
 from ...thorough import some
@@ -296,6 +297,25 @@ def test_other_partitions_are_refused_before_anything_is_written(folder, by, mat
     with pytest.raises(InputError, match=match):
         lakelatch.create(str(folder / "t"), record_key="id", partition_by=by, schema=schema)
     assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("wrong", [None, "2024-02-28"])
+def test_a_table_whose_column_another_writer_has_not_computed_is_not_adopted(folder, wrong):
+    """Here one of this library that does not know that the column is computed."""
+    url, schema = str(folder / "t"), pa.schema([*GIVEN[AT], ("at_day", pa.string())])
+    with lakelatch.create(url, record_key="id", partition_by="at_day", schema=schema) as table:
+        table.insert([{"id": n, "at": TIMES[5], "n": n, "at_day": "2024-02-29"} for n in range(3)])
+        table.insert([{"id": 3, "at": TIMES[6], "n": 3, "at_day": wrong}])
+        table.insert([{"id": 4, "at": TIMES[5], "n": 4, "at_day": "2024-02-29"}])
+    properties = folder / "t/.hoodie/hoodie.properties"
+    properties.write_text(properties.read_text() + "lakelatch.partition.time=days(at)\n")
+    shutil.rmtree(folder / "t/.hoodie/.lakelatch")
+    with pytest.raises(
+        UnsupportedTableError, match=r"days\(at\), and another writer has not computed that in file group"
+    ):
+        lakelatch.adopt(url)
+    with lakelatch.open(url) as table:
+        assert not table.writable
 
 
 def test_no_neighbours_and_no_streams(folder):

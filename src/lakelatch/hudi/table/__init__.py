@@ -32,6 +32,7 @@ from .config import (
     STREAMS_KEY,
     TIME_UNITS,
     TableConfig,
+    time_column,
 )
 from .java_properties import parse
 from .partition_path import (

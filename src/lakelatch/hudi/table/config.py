@@ -92,6 +92,11 @@ def _by_time(value: str) -> tuple[str, str]:
     return found[1], found[2]
 
 
+def time_column(unit: str, source: str) -> str:
+    """Return the name of the column that is computed from a time: ``at_day`` for days of ``at``."""
+    return f"{source}_{unit.removesuffix('s')}"
+
+
 def _folder(value: str) -> str:
     if not value.strip() or "\0" in value or any(name in ("", ".", "..") for name in value.strip().split("/")):
         raise ValueError("is no folder below .hoodie")
@@ -324,7 +329,7 @@ class TableConfig:
     @property
     def time_column(self) -> str:
         """The partition column that is computed from the time; "" without."""
-        return f"{self.time_source}_{self.time_unit.removesuffix('s')}" if self.time_unit else ""
+        return time_column(*self.by_time) if self.time_unit else ""
 
     @property
     def partitioned_by(self) -> tuple[str, ...]:
@@ -450,6 +455,8 @@ class TableConfig:
             self._refuse_unknown(
                 "hoodie.table.partition.fields", self.partition_fields, names, f"; it has {known}", table
             )
+        if self.time_unit:
+            self._refuse_unknown(_TIME_KEY, (self.time_source,), names, f"; it has {known}", table)
         self.refuse_unordered(names, f"; it has {known}", table=table)
 
     def refuse_unordered(self, names: Collection[str], more: str = "", *, table: str = "") -> None:

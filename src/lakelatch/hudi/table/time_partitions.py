@@ -55,8 +55,8 @@ def time_texts(rows: pa.Table, config: TableConfig) -> pa.ChunkedArray:
     if pa.types.is_null(times.type):
         return pa.chunked_array([pa.nulls(len(times), pa.string())])
     refuse_no_time(field, times.type, unit)
-    if pa.types.is_timestamp(times.type):  # Spark's have the zone of its session
-        times = times.cast(pa.timestamp("us", "UTC"))
+    if pa.types.is_timestamp(times.type):  # Spark's have the zone of its session, of which Arrow would take the days
+        times = times.cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
     for end in pc.min_max(times).values():
         try:
             end.as_py()
