@@ -427,6 +427,8 @@ def _partitions(given: str | Sequence[str]) -> tuple[tuple[str, ...], tuple[str,
             "one, such as 'days(at)'. For even file groups give bucket_count"
         )
     made = time_column(unit, column)
+    if made in named:
+        raise InputError(f"partition_by={_as_given(named)}: {whole} makes the column {made!r}; name it once")
     return tuple(made if each == whole else each for each in named), (unit, column)
 
 

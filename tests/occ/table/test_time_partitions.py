@@ -282,6 +282,7 @@ def test_what_a_table_is_partitioned_by_is_compared_and_told(folder):
         ("bucket(at)", "bucket_count"),
         ("Days(at)", "no partitions by 'Days'"),
         (["days(at)", "years(at)"], "partitioned by one time"),
+        (["at_day", "days(at)"], "makes the column 'at_day'; name it once"),
         ("years(day)", "'day_year' of type int32"),
         ("days(n)", "Column 'n' of type int64 has no days"),
         ("hours(day)", "Column 'day' of type date32"),
