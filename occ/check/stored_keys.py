@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from ...errors import ConfigError, InputError, UnsupportedTableError
 from ...hudi.files import StoredParquet, bucket_of, torn_is_told
-from ...hudi.merge import logged_rows
+from ...hudi.merge import logged_rows, merged_rows
 from ...hudi.table import (
     META_COLUMNS,
     PROPERTIES_PATH,
@@ -27,6 +27,7 @@ from ...hudi.table import (
     partition_paths,
     record_keys,
     shown,
+    with_time_column,
 )
 from ...hudi.timeline import FileSlice
 
@@ -58,6 +59,26 @@ def refuse_other_keys(store: Store, config: TableConfig, slices: Sequence[FileSl
                     table=store.url,
                     feature="record_keys",
                 )
+
+
+def refuse_other_times(store: Store, config: TableConfig, slices: Iterable[FileSlice]) -> None:
+    """Raise `UnsupportedTableError` if a row is in another partition than its time tells: reads by the time would miss it."""
+    if not config.time_unit:
+        return
+    source, made = config.time_source, config.time_column
+    for each in slices:
+        rows = merged_rows(store, config, each, columns=[source, made])
+        if made not in rows.column_names:
+            rows = rows.append_column(made, pa.nulls(rows.num_rows, pa.string()))
+        try:
+            with_time_column(rows, config)
+        except InputError as e:
+            raise UnsupportedTableError(
+                f"{store.url} is partitioned by {', '.join(config.partitioned_by)}, and another writer has not computed that in "
+                f"file group {each.group}: {e}. Write a copy of its rows into a new table",
+                table=store.url,
+                feature="time_partitions",
+            ) from e
 
 
 def _some_rows(store: Store, config: TableConfig, each: FileSlice) -> pa.Table:

@@ -257,8 +257,8 @@ def _lagging(facts: Facts) -> Iterator[Advice]:
         yield Advice(
             "note",
             "lagging-log-files",
-            f"{facts.lagging} file groups have rows in log files from before a column was added and another one widened: hudi-rs "
-            "0.5 may fail to read the table",
+            f"{facts.lagging} file groups have rows in log files from before columns changed as hudi-rs 0.5 does not follow it: "
+            "it may fail to read the table",
             f"lakelatch services compact {facts.url}",
         )
 

@@ -53,7 +53,8 @@ class Facts:
         open_work: the open transactions and plans.
         file_groups: number that readers see; ``small``: the most small ones in one partition.
         logs_max: the most log files of one file slice.
-        lagging: file groups with rows in log files that lack a column of the table and have another one narrower.
+        lagging: file groups with rows in log files of before a nested column changed, or before another column was added and one
+            widened.
         data_files, bytes: all files in the table; ``current_bytes``: bytes that readers see.
         savepoints: T and age in seconds.
         ended, lost: transactions that the log saw end, and those of them that lost to another writer.
@@ -128,6 +129,8 @@ def gather(session: Session) -> Facts:
 
 
 def _lagging(session: Session, timeline: Timeline, slices: Iterable[FileSlice]) -> int:
+    import pyarrow as pa
+
     now = {field.name: field.type for field in session.schema() or ()}
     logs = {each.group: each.logs for each in slices if each.logs}
     written = {log.instant for each in logs.values() for log in each}
@@ -135,7 +138,8 @@ def _lagging(session: Session, timeline: Timeline, slices: Iterable[FileSlice]) 
     for each in timeline.commits if written else ():
         if each.requested in written and (schema := timeline.metadata(each).schema):
             then = {field.name: field.type for field in from_avro(schema)}
-            if now.keys() - then and any(now.get(name, kind) != kind for name, kind in then.items()):
+            changed = [kind for name, kind in then.items() if now.get(name, kind) != kind]
+            if changed and (now.keys() - then or any(map(pa.types.is_nested, changed))):
                 behind.add(each.requested)
     return sum(_has_rows_of(session, each, behind) for each in logs.values())
 

@@ -18,13 +18,14 @@ import sys
 import weakref
 import zoneinfo
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, NoReturn, Protocol, TypeVar
 
 import pyarrow as pa
 
 from ...arguments import brief, meant, one_of
 from ...errors import InputError
-from ...hudi.table import META_COLUMNS, TableConfig, fields_inside
+from ...hudi.table import META_COLUMNS, TableConfig, fields_inside, with_new_fields, with_time_column
 from .lossless import fitted, stored_type
 from .ordering_values import refuse_some_of_the_order, refuse_unordered
 from .python_values import array_of, counted_table, table_of
@@ -149,6 +150,7 @@ class Incoming:
     def _all_columns(self, given: pa.Schema, schema: pa.Schema | None, *, nothing: bool) -> list[pa.Field]:
         if nothing:
             return []
+        given = self._placed(given)
         self._refuse_by_case(given.names, schema)
         self._refuse_unplaced(given.names)
         if not self.adds:
@@ -156,11 +158,15 @@ class Incoming:
         if not self._fill:
             self._refuse_missing(given.names, schema)
         old = list(schema or ())
+        if self.adds:
+            old = [*with_new_fields(pa.schema(old), given, partial(stored_type, zone=self._zone))]
         known = {each.name for each in old}
         return [*old, *(self._stored(each) for each in given if each.name not in known)]
 
     def _key_columns(self, given: pa.Schema, schema: pa.Schema | None, *, nothing: bool) -> list[pa.Field]:  # noqa: ARG002 - as the others
         assert schema is not None, "keys are of a table that has rows"
+        computed = self._config.time_column not in given.names
+        given = self._placed(given)
         wanted = self._config.record_key_fields
         if missing := [name for name in wanted if name not in given.names]:
             raise InputError(
@@ -168,19 +174,28 @@ class Incoming:
                 columns=missing,
             )
         places = [each for each in self._config.partition_fields if each in given.names and each not in wanted]
+        if computed and self._config.time_column in places and self._config.time_source not in wanted:
+            places.append(self._config.time_source)
         more = [each for each in self._config.newer_by if each in given.names and each in schema.names]
         refuse_some_of_the_order(more, self._config)
         return [schema.field(name) for name in (*wanted, *places, *more)]
 
     def _given_columns(self, given: pa.Schema, schema: pa.Schema | None, *, nothing: bool) -> list[pa.Field]:
-        known, config = {each.name: each for each in schema or ()}, self._config
-        needed = dict.fromkeys([*config.record_key_fields, *config.partition_fields])
+        given, known, config = self._placed(given), {each.name: each for each in schema or ()}, self._config
+        needed = dict.fromkeys([*config.record_key_fields, *config.placed_by])
         if not nothing and (missing := [name for name in needed if name not in given.names]):
             raise InputError(
                 f"the rows lack {', '.join(missing)}, by which rows of {self._url} are found; nothing was written",
                 columns=missing,
             )
         return [known.get(each.name) or self._stored(each) for each in given]
+
+    def _placed(self, given: pa.Schema) -> pa.Schema:
+        """Return the columns with the one that is computed from a time that they have (`time_partitions`)."""
+        made = self._config.time_column
+        if made in given.names or self._config.time_source not in given.names:
+            return given
+        return given.append(pa.field(made, pa.string()))
 
     def _stored(self, given: pa.Field) -> pa.Field:
         return pa.field(given.name, stored_type(given.type, given.name, zone=self._zone))
@@ -219,13 +234,16 @@ class Incoming:
         for each in fields:
             if each.name in names:
                 _refuse_no_values(given.schema.field(each.name), given.column(each.name))
+        made, wanted = self._config.time_column, [each.name for each in fields]
+        kept = [each for each in fields if each.name != made or made in names]
         columns = [
             fitted(given.column(each.name), each.type, each.name, zone=self._zone, fill=self._fill, first=first)
             if each.name in names
             else pa.nulls(given.num_rows, each.type)
-            for each in fields
+            for each in kept
         ]
-        return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+        rows = pa.Table.from_arrays(columns, schema=pa.schema(kept))
+        return with_time_column(rows, self._config).select(wanted) if made in wanted else rows
 
     def _refuse_by_case(self, names: list[str], schema: pa.Schema | None) -> None:
         by_case = {each.lower(): each for each in (schema.names if schema is not None else ())}
@@ -239,7 +257,7 @@ class Incoming:
 
     def _refuse_unplaced(self, names: list[str]) -> None:
         config = self._config
-        needed = [*config.record_key_fields, *config.partition_fields, *config.ordered_by]
+        needed = [*config.record_key_fields, *config.placed_by, *config.ordered_by]
         if missing := [name for name in dict.fromkeys(needed) if name not in names]:
             raise InputError(
                 f"the rows lack {', '.join(missing)}, which {self._url} needs as record key, partition or ordering field; "

@@ -295,7 +295,11 @@ def _struct(values: pa.Array, wanted: pa.DataType, place: _Place) -> pa.Array:
     parts = dict(zip((each.name for each in values.type), values.flatten(), strict=True))
     expected = [each.name for each in fields]
     if any(name not in expected for name in parts) or len(parts) < values.type.num_fields:
-        raise place.refuse(values.drop_null(), wanted, f"which has the fields {', '.join(expected)} and no others")
+        raise place.refuse(
+            values.drop_null(),
+            wanted,
+            f"which has the fields {', '.join(expected)} and no others (`add_column` adds one)",
+        )
     if not place.fill and (lacking := [name for name in expected if name not in parts]):
         why = f'and the rows lack {", ".join(lacking)} (`missing="null"` fills them with null)'
         raise place.refuse(values.drop_null(), wanted, why)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ...conflict import ColumnStatistics, FileStatistics, may_match, where_of
 from ...errors import InputError
-from ...hudi.table import TableConfig, named_values, partition_path, possible_values
+from ...hudi.table import TableConfig, named_values, partition_path, possible_values, time_span
 
 if TYPE_CHECKING:
     from ...conditions import Condition, Terms
@@ -19,7 +20,8 @@ def partitions_that_may_match(
     paths: Iterable[str], config: TableConfig, schema: pa.Schema, condition: Condition
 ) -> set[str]:
     """Return the partitions that may hold a matching row; in doubt a partition is included."""
-    paths, fields = list(paths), config.partition_fields
+    fields = config.partition_fields
+    paths = times_that_may_match(paths, config, schema, condition.terms)
     part = condition.about(fields) if fields else None
     if part is None:
         return set(paths)
@@ -39,6 +41,24 @@ def partitions_that_may_match(
         # The condition fails on a value in a path, which perhaps no row has: prune nothing.
         return set(paths)
     return unknown | {path for path, met in zip(places, mask, strict=True) if met}
+
+
+def times_that_may_match(paths: Iterable[str], config: TableConfig, schema: pa.Schema, terms: Terms) -> list[str]:
+    """Return the partitions that may hold a row for which these comparisons of the time that partitions the table are true."""
+    source, unit = config.time_source, config.time_unit
+    where = where_of([term for term in terms if term[0] == source])
+    if not where:
+        return list(paths)
+    kind, place = schema.field(source).type, config.partition_fields.index(config.time_column)
+
+    def may(path: str) -> bool:
+        known = possible_values(path, config, schema)
+        if known is None or (span := time_span(known[0][place], unit, kind)) is None:
+            return True
+        rows = None if span[0] else 1  # of the partition of nulls each row has one
+        return may_match(where, FileStatistics(rows, {source: ColumnStatistics(*span, nulls=rows or 0)}))
+
+    return [path for path in paths if may(path)]
 
 
 def only_partitions(config: TableConfig, schema: pa.Schema, terms: Terms) -> list[str] | None:

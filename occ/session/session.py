@@ -458,7 +458,7 @@ class Session:
         self, instant: str, rows: pa.Schema, current: pa.Schema | None, required: tuple[str, ...] = ()
     ) -> tuple[FileSpec, str]:
         """The common spec of a transaction's files, and the table's schema after it as Avro JSON."""
-        from ...hudi.table import META_COLUMNS
+        from ...hudi.table import META_COLUMNS, refuse_grown_maps
         from ..staging import FileSpec, KeySpans
 
         if self._spans is None:
@@ -466,6 +466,8 @@ class Session:
         schema, avro = _settled(current, _without(rows, META_COLUMNS), self.config.name, required)
         if current is not None:
             self.config.refuse_other_columns(current.names, table=self.url)
+            if self.config.merge_on_read and schema != current:
+                refuse_grown_maps(current, schema)
         missing = [f for f in (*self.config.record_key_fields, *self.config.partition_fields) if f not in schema.names]
         if missing:
             raise InputError(

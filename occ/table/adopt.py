@@ -38,12 +38,13 @@ from ...hudi.timeline import (
 )
 from ...storage import Store
 from ...streams import Stream, declared_in, joined, newest_of, refuse_undeclared
-from ..check import refuse_misplaced, refuse_other_keys
+from ..check import refuse_misplaced, refuse_other_keys, refuse_other_times
 from ..entries import Batches, Commit, Landed, Open, Settings
 from ..incoming import null_free
 from ..liveness import HEARTBEATS, HeartbeatObserver, instants_with_markers
 from ..log import LogState, Publisher, UndecidedError, epochs, finish, known_batches, metadata_of, read_epoch, start_log
 from ..session import PROPERTIES, cold_view, prove, read_config
+from ..workspace import refuse_check
 from .create import (
     declarations_of,
     first_entry,
@@ -212,6 +213,7 @@ def adopt(
     config = _config(store)
     config.refuse_writing()
     refuse_unsafe(store)
+    refuse_check(config, wanted, store.url)
     _refuse_damage(store, config)
     view = cold_view(store, read_timeline(store, config))
     if schema := view.arrow_schema():
@@ -222,6 +224,7 @@ def adopt(
     if wanted.streams:
         refuse_other_merges(store, config, wanted.streams, slices, table.session.log.look() if table else ())
     refuse_other_keys(store, config, slices)
+    refuse_other_times(store, config, slices)
     _refuse_null_ordering(store, config, slices)
     if "bucket_count" in settings or wanted.streams:
         refuse_misplaced(store, config, slices, wanted.bucket_count)

@@ -14,7 +14,16 @@ from ...arguments import flag, instance, names, number, suggesting, text, unknow
 from ...environment import SYSTEM, Environment
 from ...errors import ConfigError, InputError, UnsupportedTableError
 from ...hudi.files import not_hudi
-from ...hudi.table import COPY_ON_WRITE, MERGE_ON_READ, TableConfig, from_avro, schema_of
+from ...hudi.table import (
+    COPY_ON_WRITE,
+    MERGE_ON_READ,
+    TIME_UNITS,
+    TableConfig,
+    can_become,
+    from_avro,
+    schema_of,
+    time_column,
+)
 from ...hudi.timeline import EARLIEST, refuse_clock
 from ...locks import shown
 from ...plain_text import visible
@@ -79,7 +88,8 @@ def create(
     Args:
         url: the table's place; the folder must be empty or absent.
         record_key: column or columns that identify a row.
-        partition_by: columns whose values name the partition folders; without any the table is unpartitioned.
+        partition_by: columns whose values name the partition folders; without any the table is unpartitioned. One may be hours,
+            days, months or years of a time, in UTC: ``"days(at)"`` adds a text column ``at_day``, which is computed.
         ordering_field: column by which the newer of two versions of a row is found; an older one never replaces a newer one.
             Several, in a table of version 9: the first in which two versions differ decides. Without any the later write wins.
         schema: data columns, so that the empty table can be read; also as text: ``"id string not null, at timestamp"``.
@@ -199,7 +209,7 @@ def _make(store: Store, env: Environment, config: TableConfig, wanted: Settings)
 
 _COMPARED = {
     "record_key": "record_key_fields",
-    "partition_by": "partition_fields",
+    "partition_by": "partitioned_by",
     "ordering_field": "ordered_by",
     "type": "table_type",
     "table_version": "version",
@@ -234,16 +244,26 @@ def _differences(
 
 
 def _other_columns(table: Table, wanted: pa.Schema) -> dict[str, tuple[Any, Any]]:
-    """The columns that differ from those the table was made with. Columns added or widened since are no difference."""
+    """The columns that differ from those the table was made with. Columns added or changed since are no difference."""
     there, asked = _columns(table.schema()), _columns(wanted)
     made = _columns(from_avro(table.config.create_schema)) if table.config.create_schema else {}
+
+    def grew(new: pa.Field, old: pa.Field) -> bool:
+        return old == made.get(old.name, old) and can_become(old.type, new.type) and old.nullable == new.nullable
+
     lacks = [
         name
-        for name, kind in asked.items()
-        if there.get(name) != kind and (there.get(name) != _WIDENED.get(kind, kind) or made.get(name, kind) != kind)
+        for name, field in asked.items()
+        if name not in there or (there[name] != field and not grew(there[name], field))
     ]
     others = [*lacks, *(name for name in made if name not in asked)]
-    return {f"column {name}": (there.get(name, "not there"), asked.get(name, "left out")) for name in others}
+
+    def told(field: pa.Field | None, otherwise: str) -> str:
+        return otherwise if field is None else f"{field.type}{'' if field.nullable else ' not null'}"
+
+    return {
+        f"column {name}": (told(there.get(name), "not there"), told(asked.get(name), "left out")) for name in others
+    }
 
 
 def _refuse_another(table: Table, *, exist_ok: bool, differences: Mapping[str, tuple[Any, Any]]) -> None:
@@ -268,11 +288,8 @@ def _refuse_another(table: Table, *, exist_ok: bool, differences: Mapping[str, t
         )
 
 
-_WIDENED = {"int32": "int64"}
-
-
-def _columns(schema: pa.Schema | None) -> dict[str, str]:
-    return {field.name: f"{field.type}{'' if field.nullable else ' not null'}" for field in schema or ()}
+def _columns(schema: pa.Schema | None) -> dict[str, pa.Field]:
+    return {field.name: field for field in schema or ()}
 
 
 def with_floor(table: Table) -> Table:
@@ -358,13 +375,17 @@ def _new_config(
     if not isinstance(kind, str) or kind not in _TYPES:
         raise InputError(f"no table type {kind!r}; known: {', '.join(_TYPES)}")
     keys = names(record_key, "record_key")
-    partitions = names(partition_by, "partition_by")
+    partitions, by_time = _partitions(partition_by)
     ordering = _ordering(ordering_field, table_version)
     for what, named in (("record_key", keys), ("partition_by", partitions), ("ordering_field", ordering)):
         refuse_no_columns(named, f"{what}={_as_given(named)}")
+    if by_time[0]:
+        refuse_no_columns(by_time[1:], f"partition_by={_as_given(names(partition_by, 'partition_by'))}")
     refuse_no_columns((*keys, *partitions, *ordering), "record_key, partition_by and ordering_field together")
     if not keys:
         raise InputError("a table needs a record key: name the column or columns that identify a row")
+    if schema is not None and by_time[1] in schema.names:
+        schema = _with_time(schema, *by_time)
     title = name or store.url.rstrip("/").rpartition("/")[2] or "table"
     if schema is not None and (missing := [c for c in (*keys, *partitions, *ordering) if c not in schema.names]):
         raise InputError(f"the schema lacks {', '.join(missing)}, which the table needs", columns=missing)
@@ -377,6 +398,7 @@ def _new_config(
         database=database,
         record_key_fields=keys,
         partition_fields=partitions,
+        by_time=by_time,
         keygen=keygen,
         precombine_fields=ordering if table_version == 8 else (),
         ordering_fields=ordering if table_version != 8 else (),
@@ -388,6 +410,45 @@ def _new_config(
     )
     config.refuse_writing()
     return config
+
+
+def _partitions(given: str | Sequence[str]) -> tuple[tuple[str, ...], tuple[str, str]]:
+    """Return the partition columns, and the unit and time of one like ``days(at)``."""
+    named = names(given, "partition_by")
+    found = [(each, *each[:-1].split("(", 1)) for each in named if each.endswith(")") and "(" in each]
+    if not found:
+        return named, ("", "")
+    if len(found) > 1:
+        raise InputError(f"partition_by={_as_given(named)}: a table is partitioned by one time; give one of them")
+    ((whole, unit, column),) = found
+    if unit not in TIME_UNITS:
+        raise InputError(
+            f"partition_by={_as_given(named)}: there are no partitions by {unit!r}; name a column, or {', '.join(TIME_UNITS)} of "
+            "one, such as 'days(at)'. For even file groups give bucket_count"
+        )
+    made = time_column(unit, column)
+    if made in named:
+        raise InputError(f"partition_by={_as_given(named)}: {whole} makes the column {made!r}; name it once")
+    return tuple(made if each == whole else each for each in named), (unit, column)
+
+
+def _with_time(schema: pa.Schema, unit: str, source: str) -> pa.Schema:
+    """Return the schema with the column that is computed from the time."""
+    import pyarrow as pa
+
+    from ...hudi.table import refuse_no_time, storable
+
+    made = time_column(unit, source)
+    refuse_no_time(source, storable(pa.schema([schema.field(source)])).field(0).type, unit)
+    if made not in schema.names:
+        return schema.append(pa.field(made, pa.string()))
+    if schema.field(made).type != pa.string():
+        raise InputError(
+            f"the schema has a column {made!r} of type {schema.field(made).type}, and {unit}({source}) makes a text "
+            "column of that name; leave it out",
+            column=made,
+        )
+    return schema
 
 
 def _as_given(names: Sequence[str]) -> str:

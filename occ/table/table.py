@@ -726,12 +726,13 @@ class Table:
         *,
         note: Mapping[str, str] | None = None,
     ) -> RunResult[None]:
-        """Add a column, null in all present rows, in one commit.
+        """Add a column, or a field inside one, null in all present rows, in one commit.
 
         Open writers go on, unless they change columns themselves: then one of the two runs again.
 
         Args:
-            name: letters, digits and underscores.
+            name: letters, digits and underscores; or a path to a new field of a struct: ``"home.zip"``, ``"stops.element.at"``
+                inside a list, ``"marks.value.note"`` inside a map.
             type: of Arrow, or its name in Spark or Arrow, such as ``"bigint"``, ``"decimal(12,2)"`` or
                 ``"array<string>"``; stored
                 as the next wider one that tables have.
@@ -741,7 +742,8 @@ class Table:
             The commit.
 
         Raises:
-            InputError: there is a column of that name, also in other case, or no table holds such a name or type.
+            InputError: there is a column or field of that name, also in other case, no struct is at that path, or no table
+                holds such a name or type.
         """
         return self.run(lambda txn: txn.add_column(name, type), operation="insert", note=note)
 
@@ -752,13 +754,14 @@ class Table:
         *,
         note: Mapping[str, str] | None = None,
     ) -> RunResult[None]:
-        """Widen a column from ``int32`` to ``int64``, in one commit, without rewriting files.
+        """Widen a column in one commit, without rewriting files: an ``int`` to ``bigint``, or to ``double`` where it
+        tells no rows apart.
 
         Open writers go on as beside `add_column`.
 
         Args:
             name: the column.
-            type: ``"bigint"`` or ``pa.int64()``.
+            type: the new type, as for `add_column`.
             note: of the commit, as for `transaction`.
 
         Returns:
@@ -1393,7 +1396,7 @@ class Table:
         config, title = self.config, f"table {self.url}"
         facts: list[tuple[str, object]] = [
             ("record key", ", ".join(config.record_key_fields)),
-            ("partitions", ", ".join(config.partition_fields)),
+            ("partitions", ", ".join(config.partitioned_by)),
             ("ordering", ", ".join(config.ordered_by)),
             ("type", "merge-on-read" if config.merge_on_read else "copy-on-write"),
             ("lock", shown(self.settings.lock) if self.writable else "none: read-only"),

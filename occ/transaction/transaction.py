@@ -407,9 +407,10 @@ class Transaction:
     # --- columns ---------------------------------------------------------------------------------------------
 
     def add_column(self, name: str, type: pa.DataType | str) -> None:  # noqa: A002
-        """Add a column to the table, null in all existing rows; commits without any rows, too.
+        """Add a column to the table, or a field inside one, null in all existing rows; commits without any rows, too.
 
         Args:
+            name: of the column, or a path to a new field of a struct, as for `Table.add_column`.
             type: of Arrow, or its name in Spark or Arrow, such as ``"bigint"``, ``"decimal(12,2)"`` or
                 ``"array<string>"``; stored as the next wider one that tables have.
 
@@ -419,7 +420,7 @@ class Transaction:
         self.workspace.add_column(name, type)
 
     def widen_column(self, name: str, type: pa.DataType | str) -> None:  # noqa: A002
-        """Widen a column from ``int32`` to ``int64``. Rewrites no file; commits without any rows, too.
+        """Widen a column as `Table.widen_column`. Rewrites no file; commits without any rows, too.
 
         Raises:
             InputError: there is no such column, or readers would disagree about its values.

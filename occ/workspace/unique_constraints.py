@@ -117,9 +117,17 @@ def refuse_unique(config: TableConfig, settings: Settings, url: str) -> None:
 
 
 def refuse_check(config: TableConfig, settings: Settings, url: str) -> None:
-    """Raise `ConfigError` for a check on a merge-on-read table with merge rules: readers compute its rows, not writers."""
+    """Raise `ConfigError` for neighbours of a table with a time column, which they would not compute; and for a check on a
+    merge-on-read table with merge rules: readers compute its rows, not writers.
+    """
     from ...hudi.merge import rule_of
 
+    if settings.timeline_first and config.time_unit:
+        raise ConfigError(
+            f"{url} is partitioned by {', '.join(config.partitioned_by)}, and neighbours={settings.neighbours} would not compute "
+            f"{config.time_column}. Leave neighbours out, or make a table with a column of your own in its place",
+            setting="neighbours",
+        )
     if settings.check and config.merge_on_read and not rule_of(config, settings.merge, settings.ties).plain:
         raise ConfigError(
             f"{url} is merge-on-read and merges columns of rows, which readers do: no writer sees the values that a check is of. "

@@ -15,7 +15,7 @@ from ...arguments import instance, many, text
 from ...conflict import Kind, Where, kind_of, where_of
 from ...errors import InputError
 from ...hudi.files import FileGroupId
-from ...hudi.table import is_held, to_avro, with_column, with_required, with_wider
+from ...hudi.table import can_become, is_held, refuse_grown_maps, to_avro, with_column, with_required, with_wider
 from ...hudi.timeline import NO_PREVIOUS_COMMIT, WriteStat
 from ...progress import Reporter
 from ...tracing import step
@@ -160,7 +160,9 @@ class Workspace:
             if place < 0 and (columns is None or field.name in columns):
                 rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
             elif (
-                place >= 0 and rows.schema.types[place] != field.type and is_held(rows.schema.types[place], field.type)
+                place >= 0
+                and rows.schema.types[place] != field.type
+                and can_become(rows.schema.types[place], field.type)
             ):
                 rows = rows.set_column(place, field, rows.column(place).cast(field.type))
         return rows
@@ -328,13 +330,31 @@ class Workspace:
                     "with its present type; give the wider column to another stream",
                     column=name,
                 )
-        self._alter(lambda schema: with_wider(schema, name, kind))
+        config, settings = self.session.config, self.session.settings
+
+        def wider(schema: pa.Schema) -> pa.Schema:
+            found = with_wider(schema, name, kind)
+            apart = [
+                *config.record_key_fields,
+                *config.ordered_by,
+                *(each for one in settings.unique_constraints for each in one),
+            ]
+            if not is_held(schema.field(name).type, found.field(name).type) and (name in apart or config.for_streams):
+                why = "streams merge its values" if config.for_streams else "it tells rows or their versions apart"
+                raise InputError(f"column {name!r} of {self.url} may become a bigint only: {why}", column=name)
+            return found
+
+        self._alter(wider)
 
     def _alter(self, change: Callable[[pa.Schema], pa.Schema]) -> None:
         self._refuse_rows()
         if (schema := self.written_schema) is None:
             raise InputError(f"{self.url} has no schema yet, because nothing was written to it; write some rows first")
-        self._altered = self._columns = change(schema)
+        altered = change(schema)
+        self.session.refuse_rule(self.session.settings, altered)
+        if self.session.config.merge_on_read:
+            refuse_grown_maps(schema, altered)
+        self._altered = self._columns = altered
         self.schema_text = to_avro(with_required(self._altered, self.required), self.session.config.name)
         self.allow_empty()
 

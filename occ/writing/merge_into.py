@@ -258,8 +258,11 @@ class Clauses:
         idle: True if some row of the source changed nothing.
     """
 
-    def __init__(self, matched: list[_Clause], new: list[_Clause], schema: pa.Schema, kept: list[str]) -> None:
+    def __init__(
+        self, matched: list[_Clause], new: list[_Clause], schema: pa.Schema, kept: list[str], times: Collection[str]
+    ) -> None:
         self._matched, self._new, self.schema, self._kept = matched, new, schema, kept
+        self._times = times  # a time may change within its partition
         self.idle = False
         self._read = {side: _read(side, *matched, *new) for side in ("s", "t")}
 
@@ -296,6 +299,7 @@ class Clauses:
         schema = source if known is None else known
         s, t = (pa.field(side, pa.struct(list(each))) for side, each in (("s", source), ("t", schema)))
         kept = [*config.record_key_fields, *config.partition_fields]
+        kept += [name for name in config.placed_by if name not in kept]
 
         def bound(asked: Clause, over: pa.Schema) -> _Clause:
             where = None if asked.where is None else condition_on(over, asked.where)
@@ -329,7 +333,8 @@ class Clauses:
                     "the values of the clause; nothing was written",
                     columns=lacking,
                 )
-        return cls(*both, schema, kept)
+        times = set(config.placed_by) - {*config.record_key_fields, *config.partition_fields}
+        return cls(*both, schema, kept, times)
 
     def __call__(self, base: pa.Table | None, incoming: pa.Table) -> Merged:
         """Apply the clauses to the rows of a slice (None: there is no slice); inserted rows come last."""
@@ -387,7 +392,9 @@ class Clauses:
     def _values(self, clause: _Clause, rows: pa.Table, source: pa.Table) -> dict[str, pa.ChunkedArray]:
         if clause.values is not None:
             return clause.values.of(rows)
-        return {name: source.column(name) for name in self.schema.names if name not in self._kept}
+        return {
+            name: source.column(name) for name in self.schema.names if name not in self._kept or name in self._times
+        }
 
     def _struct(self, side: str, rows: pa.Table) -> pa.StructArray:
         """The columns of one side that clauses read; without any the key column carries the number of rows."""

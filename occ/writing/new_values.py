@@ -86,7 +86,7 @@ class NewValues:
         if over is not schema:  # a merge; its clauses for new rows have no ``t`` to name
             sides = {"s": over.field("s").type, "t": pa.struct(list(schema))}
             scope = [(side, each.name) for side, fields in sides.items() for each in fields]
-        fixed = {*config.record_key_fields, *config.partition_fields}
+        fixed = {*config.record_key_fields, *config.partition_fields, *config.placed_by}
         for name, value in given.items():
             if name not in schema.names:
                 hint = meant(name, schema.names) or ", ".join(schema.names)

@@ -129,7 +129,7 @@ def refuse_missing(schema: pa.Schema, config: TableConfig, *, delete: bool = Fal
     """Raise `InputError` before any job when columns that the table needs are missing or cannot be keys."""
     wanted = [*config.record_key_fields]
     if not delete:
-        wanted += config.partition_fields
+        wanted += config.placed_by
         wanted += config.ordered_by
     lower = [name.lower() for name in schema.names]
     used = [*config.record_key_fields, *config.partition_fields, *config.newer_by]
@@ -159,6 +159,31 @@ def refuse_no_condition(condition: Any, url: str, what: str, way: str) -> None:
             f"no condition says which rows of {url} are to be {what} ({brief(condition)}); nothing was written. Give SQL text "
             f"or a Column, {way}"
         )
+
+
+def with_time_column(rows: Any, config: TableConfig) -> Any:
+    """Return rows that have the time by which the table is partitioned with the column that is computed from it."""
+    from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+    source, made, unit = config.time_source, config.time_column, config.time_unit
+    kinds = {each.name: each.dataType.typeName() for each in rows.schema.fields}
+    if not unit or made in kinds or kinds.get(source) not in ("date", "timestamp"):
+        return rows
+    day = F.col(quoted(source))
+    hour: Any = F.lit(0)
+    if kinds[source] == "timestamp":
+        # Not Spark's own days and hours, which are of the session's time zone. The quotients are exact.
+        micros = F.unix_micros(day)
+        hours = ((micros - F.pmod(micros, F.lit(_HOUR))) / F.lit(_HOUR)).cast("int")
+        hour = F.pmod(hours, F.lit(24))
+        day = F.date_add(F.lit("1970-01-01").cast("date"), ((hours - hour) / F.lit(24)).cast("int"))
+    text = F.substring(day.cast("string"), 1, {"months": 7, "years": 4}.get(unit, 10))
+    if unit == "hours":
+        text = F.concat(text, F.lit("-"), F.lpad(hour.cast("string"), 2, "0"))
+    return rows.withColumn(made, text)
+
+
+_HOUR = 3_600_000_000
 
 
 def partition_columns(schema: pa.Schema, fields: Sequence[str]) -> list[Any]:

@@ -22,7 +22,7 @@ from ...arguments import flag
 from ...errors import InputError
 from ...hudi.table import META_COLUMNS
 from ...hudi.timeline import FileSlice, Time
-from ...occ.scan import Explanation, ScannedFile, seen
+from ...occ.scan import Explanation, ScannedFile, seen, times_that_may_match
 from ...occ.session import Partition, chosen_partitions
 from ...occ.table import Table
 from ...occ.transaction import Transaction
@@ -128,7 +128,10 @@ class Reads:
         if condition is None:
             return list(slices)
         there = sorted({each.partition for each in slices})
-        wanted = matching_partitions(self._spark, self._table.config, schema, there, condition)
+        config = self._table.config
+        if config.time_unit:
+            there = times_that_may_match(there, config, schema, self.comparisons(schema, condition))
+        wanted = matching_partitions(self._spark, config, schema, there, condition)
         return [each for each in slices if each.partition in wanted]
 
     # How ---------------------------------------------------------------------------------------------------------

@@ -24,10 +24,10 @@ from ...conditions import Given
 from ...conflict import Region, where_of
 from ...errors import BatchLandedError, InputError
 from ...hudi.files import FileGroupId
-from ...hudi.table import partition_paths
+from ...hudi.table import partition_paths, with_new_fields
 from ...hudi.timeline import FileSlice, Snapshot, WriteStat
 from ...occ.entries import slices_that_may_match
-from ...occ.incoming import ADD, NULL, REFUSE, Incoming, refuse_new_columns, refuse_some_of_the_order
+from ...occ.incoming import ADD, NULL, REFUSE, Incoming, refuse_new_columns, refuse_some_of_the_order, stored_type
 from ...occ.session import Partition, known_partition, listed, partition_path_of, refuse_misspelled
 from ...occ.staging import GROUP_COLUMN, NEW, PARTITION_COLUMN, Kept, Plan, slices_by_partition
 from ...occ.table import Table
@@ -140,13 +140,13 @@ class Writes:
 
         one_of(missing, "missing", (REFUSE, NULL), then="; nothing was written")
         one_of(new_columns, "new_columns", (REFUSE, ADD), then="; nothing was written")
-        rows, schema = self._received(rows, fill=missing == NULL), self._known
+        rows, schema = self._received(rows, fill=missing == NULL, grow=new_columns == ADD), self._known
         if new_columns == REFUSE:
             refuse_new_columns(rows.columns, schema, self._table.url)
         if missing == REFUSE or schema is None:
             return rows
         config, there = self._table.config, {name.lower() for name in rows.columns}
-        needed = {*config.record_key_fields, *config.partition_fields, *config.ordered_by}
+        needed = {*config.record_key_fields, *config.placed_by, *config.ordered_by}
         lacking = [each for each in spark_schema(schema) if each.name.lower() not in there and each.name not in needed]
         return rows.select("*", *(F.lit(None).cast(each.dataType).alias(each.name) for each in lacking))
 
@@ -155,9 +155,15 @@ class Writes:
         """The columns of the table; None when they are not known yet."""
         return self._table.session.schema() if self._txn is None else self._txn.written_schema
 
-    def _received(self, rows: Any, *, fill: bool = False) -> Any:
-        """Check the names of the rows' columns, and return the rows in the types of the table."""
-        return fit(columns.at_the_door(rows, self._table.url), self._known, fill=fill)
+    def _received(self, rows: Any, *, fill: bool = False, grow: bool = False) -> Any:
+        """Check the names of the rows' columns, and return the rows in the types of the table.
+
+        ``grow``: with the fields that only their structs have.
+        """
+        rows, known = columns.at_the_door(rows, self._table.url), self._known
+        if grow and known is not None:
+            known = with_new_fields(known, columns.arrow_schema(rows.schema), stored_type)
+        return columns.with_time_column(fit(rows, known, fill=fill), self._table.config)
 
     # Insert ------------------------------------------------------------------------------------------------------
 
@@ -483,8 +489,14 @@ class Writes:
         self._refuse_merge("delete")
         columns.refuse_no_frame(keys, self._table.url)
         config = self._table.config
-        used = {*config.record_key_fields, *config.partition_fields, *config.newer_by}  # the others are not read
+        used = {
+            *config.record_key_fields,
+            *config.partition_fields,
+            *config.placed_by,
+            *config.newer_by,
+        }  # the others are not read
         keys = fit(keys, pa.schema([each for each in self._known or () if each.name in used]))
+        keys = columns.with_time_column(keys, config)
         given = columns.arrow_schema(keys.schema)
         columns.refuse_missing(given, config, delete=True)
         located = all(n in given.names for n in config.partition_fields)

@@ -42,6 +42,17 @@ def test_create_makes_a_table_with_settings_and_columns_of_a_parquet_file(run, t
         assert table.config.hive_style
 
 
+def test_create_takes_partitions_by_time(run, tmp_path: Path):
+    url = str(tmp_path / "t")
+    made = run.json("create", url, "--record-key", "id", "--partition-by", "days(at)")
+    assert made["properties"]["partition_by"] == ["days(at)"]
+    assert "days(at) (hive style)" in run("describe", url).stdout
+    (tmp_path / "rows.csv").write_text("id,at\n1,2024-02-29T23:59:59Z\n2,1969-12-31T23:59:59Z\n")
+    run("upsert", url, str(tmp_path / "rows.csv"))
+    assert run.json("read", url, "--where", "at < '1970-01-01'")["id"] == 2
+    assert "at_day=2024-02-29" in run("files", url).stdout
+
+
 def test_create_takes_several_ordering_fields(run, tmp_path: Path):
     url = str(tmp_path / "t")
     made = run.json("create", url, "--record-key", "id", "--ordering-field", "v,origin", "--table-version", "9")

@@ -119,6 +119,25 @@ def _by_date_number_and_flag(folder: Path, version: int, *, hive_style: bool) ->
     return story
 
 
+@case(8, 9, about_commits=False)
+def partitioned_by_days_of_a_time(folder: Path, version: int) -> Story:
+    """The day's text is a column, which is computed; null times have a partition of their own."""
+    columns = [("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("note", pa.string()), ("at_day", pa.string())]
+    story = Story(folder, pa.schema(columns), partition_by=("days(at)",), table_version=version)
+    days = [dt.datetime(1969, 12, 31, 23, 59, 59, 999999, dt.UTC), None, dt.datetime(2024, 2, 29, tzinfo=dt.UTC)]
+
+    def some(ids: range, note: str) -> list[Row]:
+        times = [days[n % 3] for n in ids]
+        return [
+            {"id": n, "at": at, "note": note, "at_day": None if at is None else f"{at:%Y-%m-%d}"}
+            for n, at in zip(ids, times, strict=True)
+        ]
+
+    story.insert(some(range(7), "first"))
+    story.upsert(some(range(5, 9), "second"))
+    return story
+
+
 def _two_fields(folder: Path, version: int, *, hive_style: bool) -> Story:
     """A key of two fields; the partition ("JFK", 2) is overwritten, and one that was never there."""
     schema = pa.schema(
@@ -184,13 +203,23 @@ def widened(folder: Path, version: int) -> Story:
 @case(8, 9)
 def altered(folder: Path, version: int) -> Story:
     """Columns are added and widened by commits without rows; groups of before are read as they are, or rewritten."""
-    schema = pa.schema([*PLAIN, ("count", pa.int32())])
-    story = Story(folder, schema, partition_by=("place",), table_version=version)
-    story.insert(rows("JFK", range(4), count=7) + rows("LGA", range(2), count=-(2**31)))
+    stop = pa.struct([("at", pa.int32())])
+    inside = [("stops", pa.list_(pa.field("element", stop))), ("last", stop), ("price", pa.int32())]
+    story = Story(
+        folder, pa.schema([*PLAIN, ("count", pa.int32()), *inside]), partition_by=("place",), table_version=version
+    )
+    before = {"stops": [{"at": 5}, None], "last": {"at": None}, "price": -5}
+    story.insert(rows("JFK", range(4), count=7, **before) + rows("LGA", range(2), count=-(2**31)))
     story.alter("note", pa.string())
     story.alter("count", pa.int64())
-    story.upsert(rows("JFK", range(1), seen=2, count=2**40, note="late"))
-    story.insert(rows("EWR", range(2), count=-(2**40)))
+    story.alter("stops.element.by", stop)
+    story.alter("stops.element.by.train", pa.string())
+    story.alter("last.by", pa.string())
+    story.alter("price", pa.float64())
+    wide = {"at": 2**30, "by": {"at": None, "train": "ü"}}
+    after = {"stops": [wide], "last": {"at": 1, "by": "x"}, "price": 0.5}
+    story.upsert(rows("JFK", range(1), seen=2, count=2**40, note="late", **after))
+    story.insert(rows("EWR", range(2), count=-(2**40), **after))
     return story
 
 

@@ -58,7 +58,7 @@ class Story:
         **options: Any,
     ) -> None:
         self.path, self.schema = folder, schema
-        self.key, self.partition, self.ordering = tuple(record_key), tuple(partition_by), ordering
+        self.key, self.ordering = tuple(record_key), ordering
         self.table = lakelatch.create(
             str(folder),
             record_key=record_key,
@@ -68,6 +68,7 @@ class Story:
             writer="story",
             **options,
         )
+        self.partition = self.table.config.partition_fields
         (floor,) = self.table.timeline().commits
         assert floor.completed
         # The empty commit that a table begins with: a moment of its own, at which there are no rows.
@@ -99,12 +100,10 @@ class Story:
         self.schema = self.schema.append(field)
 
     def alter(self, name: str, kind: pa.DataType) -> Landed:
-        """A column is added, or has a wider type, by a commit without rows."""
-        place = self.schema.get_field_index(name)
+        """A column, or a part of one, is added, or has a wider type, by a commit without rows."""
         with self.table.transaction("insert") as txn:
-            (txn.add_column if place < 0 else txn.widen_column)(name, kind)
-        field = pa.field(name, kind)
-        self.schema = self.schema.append(field) if place < 0 else self.schema.set(place, field)
+            (txn.widen_column if _has(self.schema, name) else txn.add_column)(name, kind)
+        self.schema = self.table.schema()
         self.landed.append(Landed(txn.instant, txn.result.completion, ()))
         return self.landed[-1]
 
@@ -142,6 +141,18 @@ class Story:
     def file_id(self, bucket: int | None = None) -> str:
         self._groups += 1
         return new_file_id(_ID.format(self._groups), bucket=bucket)
+
+
+def _has(schema: pa.Schema, path: str) -> bool:
+    name, *inside = path.split(".")
+    if name not in schema.names:
+        return False
+    kind = schema.field(name).type
+    for each in inside:
+        if not pa.types.is_list(kind) and kind.get_field_index(each) < 0:
+            return False
+        kind = kind.value_type if pa.types.is_list(kind) else kind.field(each).type
+    return True
 
 
 class Change:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -536,18 +537,77 @@ def test_a_widened_column_is_read_and_written_beside_files_of_before(
     make: Callable[..., Any], spark: Any, route: str
 ) -> None:
     table = make(sizes=ROUTES[route])
-    table.upsert(spark.createDataFrame([("a", "sf", 1), ("b", "la", -7)], "id string, city string, n int"))
+    narrow = "id string, city string, n int, s struct<x: int>"
+    table.upsert(spark.createDataFrame([("a", "sf", 1, (5,)), ("b", "la", -7, None)], narrow))
     table.table.widen_column("n", "int64")
     table.table.add_column("w", "string")
+    table.table.add_column("s.y", "string")
     assert table.read().where("n < 0").select("id", "n", "w").collect() == [("b", -7, None)]
-    table.upsert(spark.createDataFrame([("c", "ny", 2**40, "x")], "id string, city string, n long, w string"))
-    table.upsert(spark.createDataFrame([("d", "sf", 2, None)], "id string, city string, n int, w string"))  # beside a
+    assert table.read().where("s is not null").select("s.y", "id").collect() == [(None, "a")]
+    wide = "id string, city string, n long, s struct<x: int, y: string>, w string"
+    table.upsert(spark.createDataFrame([("c", "ny", 2**40, (3, "y"), "x")], wide))
+    table.upsert(spark.createDataFrame([("d", "sf", 2, (1, None), None)], wide.replace("long", "int")))  # beside a
+    fields = {"a": (5, None), "b": None, "c": (3, "y"), "d": (1, None)}
+    assert {r["id"]: r["s"] for r in table.read().collect()} == fields
+    with pytest.raises(InputError, match=r"column 's' is struct.*and no others"):
+        table.upsert(
+            spark.createDataFrame([("e", "sf", ("!",))], "id string, city string, s struct<z: string>"), missing="null"
+        )
+    table.upsert(
+        spark.createDataFrame([("e", "sf", ("!",))], "id string, city string, s struct<z: string>"),
+        missing="null", new_columns="add",
+    )  # fmt: skip
+    assert table.read().where("s.z = '!'").select("s").collect() == [((None, None, "!"),)]
+    table.delete_where("id = 'e'")
     assert [r[0] for r in table.read().where(f"n > {2**33} or n = 1").select("id").sort("id").collect()] == ["a", "c"]
     assert {r["id"]: r["n"] for r in table.read().collect()} == {"a": 1, "b": -7, "c": 2**40, "d": 2}
     assert {r["id"]: r["n"] for r in table.table.read().to_pylist()} == {"a": 1, "b": -7, "c": 2**40, "d": 2}
     table.delete_where(f"n > {2**33}")
     assert table.read().count() == 3
     assert table.table.schema().field("n").type == pa.int64()
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_partitions_by_time_are_those_of_utc_and_pruned(spark: Any, tmp_path: Path, route: str) -> None:
+    """Whatever time zone the session has."""
+    from pyspark.sql.functions import lit, unix_micros
+
+    url, unit = str(tmp_path / "t"), {name: ("days", "months", "years")[n % 3] for n, name in enumerate(ROUTES)}[route]
+    schema = pa.schema([("id", pa.string()), ("at", pa.timestamp("us", "UTC")), ("n", pa.int32())])
+    lakelatch.create(url, record_key="id", partition_by=f"{unit}(at)", schema=schema).close()
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        with lakelatch.spark.open(spark, url, sizes=ROUTES[route]) as table:
+            times = (
+                "2023-12-31 23:59:59.999999",
+                "2024-01-01 00:00:00",
+                "1969-12-31 23:59:59.999999",
+                "1970-01-01 00:00:00",
+            )
+            for n in range(2):
+                of = [f"select '{each[:4]}' id, timestamp'{each} UTC' at, {n} n" for each in times]
+                table.upsert(spark.sql(" union all ".join([*of, "select 'none', null, 1"])))
+            length = {"days": 10, "months": 7, "years": 4}[unit]
+            named = f"at_{unit[:-1]}="
+            paths = sorted({named + each[:length] for each in times} | {f"{named}__HIVE_DEFAULT_PARTITION__"})
+            assert table.table.snapshot().partitions() == paths
+            where = "at >= '2023-12-31 19:00:00'"  # of New York
+            assert [row["id"] for row in table.read(where=where).collect()] == ["2024"]
+            assert len(table.explain(where=where).read) == 1
+            assert table.read().where("n = 1").count() == table.table.read().count() == 5
+            column = table.read().where("id = '1969'").select(f"at_{unit[:-1]}").collect()
+            assert column == [("1969-12-31"[:length],)]
+            source = spark.sql("select '2024' id, timestamp'2024-01-01 00:00:00.000001 UTC' at, 7 n")
+            table.merge(source).when_matched("s.n > t.n", update="all").run()
+            assert table.read(where="n = 7").select(unix_micros("at") % 1000).collect() == [(1,)]
+            with pytest.raises(InputError, match=r"'at_.*' is 'x' in a row whose at"):
+                table.upsert(source.withColumn(f"at_{unit[:-1]}", lit("x")))
+            table.delete(spark.sql("select '1970' id, timestamp'1970-01-01 00:00:00 UTC' at"))
+            table.delete_where("at < '1970-01-01'")
+            assert sorted(row["id"] for row in table.read().collect()) == ["2023", "2024", "none"]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
 
 
 @pytest.mark.parametrize("route", ROUTES)

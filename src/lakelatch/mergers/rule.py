@@ -26,12 +26,14 @@ class Rule:
         ordering: columns by which one row is newer than another; () makes the later one newer.
         ties: which of two rows with equal ordering values is newer.
         fixed: columns without a merger, because all rows of a key share their value or they order rows.
+        newest: other columns without a merger.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
     ordering: tuple[str, ...] = ()
     ties: Ties = "last"
     fixed: tuple[str, ...] = ()
+    newest: tuple[str, ...] = ()
 
     @property
     def as_hudi(self) -> bool:
@@ -49,7 +51,7 @@ class Rule:
 
     def merger(self, column: str) -> Merger | None:
         """Return the merger of a column; None: it takes the newest row's value."""
-        if column in self.fixed or column in self.ordering:
+        if column in (*self.fixed, *self.newest, *self.ordering):
             return None
         return self._found.get(column, self._found.get(EVERY))
 
@@ -63,7 +65,7 @@ class Rule:
                 find(spec)
             except ConfigError as e:
                 raise ConfigError(f"column {name!r}: {e}", column=name, merger=spec) from e
-            if name in (*self.fixed, *self.ordering):
+            if name in (*self.fixed, *self.newest, *self.ordering):
                 raise ConfigError(f"merge names {name!r}, which is a key, partition or ordering column; leave it out")
             if schema is not None and name not in (EVERY, *schema.names):
                 raise ConfigError(

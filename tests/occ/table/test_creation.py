@@ -331,11 +331,20 @@ def test_what_is_left_out_is_as_it_is(tmp_path):
 
 
 def test_columns_that_came_later_are_no_difference(tmp_path):
-    url = str(tmp_path / "t")
-    with lakelatch.create(url, **THERE) as table:
+    url, inside = str(tmp_path / "t"), pa.struct([("a", pa.int32())])
+    made = {
+        "record_key": "id",
+        "schema": pa.schema([("id", pa.string()), pa.field("v", pa.int32(), nullable=False), ("s", inside)]),
+    }
+    with lakelatch.create(url, **made) as table:
         table.add_column("w", "string")
+        table.add_column("s.b", "string")
         table.widen_column("v", "int64")
-    lakelatch.create(url, exist_ok=True, **THERE).close()
+    lakelatch.create(url, exist_ok=True, **made).close()
+    with pytest.raises(ConfigError, match="column v is 'int64 not null', and 'int32' was asked for"):
+        lakelatch.create(
+            url, exist_ok=True, **made | {"schema": pa.schema([("id", pa.string()), ("v", pa.int32()), ("s", inside)])}
+        )
 
 
 def test_settings_of_a_table_without_a_log_are_not_those_that_were_asked_for(tmp_path):

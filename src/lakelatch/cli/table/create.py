@@ -48,7 +48,9 @@ def create(
     url: Url,
     *,
     record_key: Annotated[str, typer.Option(help="Column or columns that identify a row, separated by commas.")] = "",
-    partition_by: Annotated[str, typer.Option(help="Columns whose values name the partitions.")] = "",
+    partition_by: Annotated[
+        str, typer.Option(help="Columns whose values name the partitions, or days(at) of a time.")
+    ] = "",
     ordering_field: Annotated[str, typer.Option(help="Column or columns (a,b) that say which row is newer.")] = "",
     schema: Annotated[
         str,

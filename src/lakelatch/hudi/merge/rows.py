@@ -366,4 +366,6 @@ def ordering_of(config: TableConfig) -> tuple[str, ...]:
 def rule_of(config: TableConfig, merge: Iterable[tuple[str, str]] = (), ties: Ties = "last") -> Rule:
     """Return the rule by which writers of this library merge rows: the properties' rule with the table's ``merge`` settings."""
     fixed = (*config.record_key_fields, *config.partition_fields, *META_COLUMNS)
-    return Rule(dict(merge), config.newer_by, ties, fixed)
+    # The rows of one key in one partition may be of different times.
+    newest = (config.time_source,) if config.time_unit and config.time_source not in fixed else ()
+    return Rule(dict(merge), config.newer_by, ties, fixed, newest)

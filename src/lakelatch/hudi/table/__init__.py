@@ -5,18 +5,21 @@ from .avro_shape import Shape, decoder_of, refuse_other, shape_of
 from .column_types import (
     META_COLUMNS,
     as_numbers,
+    can_become,
     declared,
     fields_inside,
     is_held,
     optional,
     python_rows,
     python_value,
+    refuse_grown_maps,
     refuse_names,
     refuse_no_columns,
     required_columns,
     storable,
     widen,
     with_column,
+    with_new_fields,
     with_required,
     with_wider,
 )
@@ -27,7 +30,9 @@ from .config import (
     MERGE_ON_READ,
     PROPERTIES_PATH,
     STREAMS_KEY,
+    TIME_UNITS,
     TableConfig,
+    time_column,
 )
 from .java_properties import parse
 from .partition_path import (
@@ -57,4 +62,5 @@ from .record_keys import (
     shown,
     wide_hashes,
 )
+from .time_partitions import refuse_no_time, time_span, with_time_column
 from .type_names import schema_of, type_of

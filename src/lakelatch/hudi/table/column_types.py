@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...arguments import brief
@@ -33,6 +33,7 @@ _RESERVED = "_hoodie_"
 _SPARKS = ("_metadata", "_tmp_metadata_row_index")
 _OURS = "_lakelatch_"  # columns that writes add for themselves on the way
 _DEPTH_MAX = 32  # before Python's stack ends; what is stored is read back by `avro_shape`, which allows less
+Stored = Callable[["pa.DataType", str], "pa.DataType"]
 _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -211,7 +212,7 @@ def refuse_no_columns(names: Iterable[str], what: str) -> None:
 
 
 def widen(old: pa.Schema, new: pa.Schema) -> pa.Schema:
-    """Return ``old`` with the columns that only ``new`` has at its end, nullable.
+    """Return ``old`` with the columns, and the fields inside them, that only ``new`` has, each at the end, nullable.
 
     Raises:
         InputError: ``new`` drops a column, or gives it a type that the old one does not hold; the message names all of them.
@@ -221,9 +222,10 @@ def widen(old: pa.Schema, new: pa.Schema) -> pa.Schema:
     # Compared as they are stored: rows may come as large texts or small integers, which is no change of the table.
     before, after = storable(old, known=old.names), storable(new, known=old.names)
     dropped = [field.name for field in before if field.name not in after.names]
+    grown = with_new_fields(before, after)
     retyped = [
-        f"{field.name} from {field.type} to {after.field(field.name).type}"
-        for field in before
+        f"{field.name} from {before.field(field.name).type} to {after.field(field.name).type}"
+        for field in grown
         if field.name in after.names and not is_held(after.field(field.name).type, field.type)
     ]
     problems = []
@@ -237,35 +239,152 @@ def widen(old: pa.Schema, new: pa.Schema) -> pa.Schema:
             dropped=dropped,
             retyped=retyped,
         )
-    wide = pa.schema([*before, *(field for field in after if field.name not in before.names)])
-    return storable(wide, known=wide.names)
+    wide = pa.schema([*grown, *(field for field in after if field.name not in before.names)])
+    return storable(wide, known=[field.name for field in before if field == wide.field(field.name)])
+
+
+def with_new_fields(schema: pa.Schema, given: pa.Schema, stored: Stored = lambda kind, _name: kind) -> pa.Schema:
+    """Return the schema with the fields that only structs inside the columns of ``given`` have.
+
+    ``stored`` makes the type of such a field, of its type in ``given`` and the name of its column.
+    """
+    import pyarrow as pa
+
+    kinds = {each.name: each.type for each in given}
+
+    def grown(field: pa.Field) -> pa.Field:
+        if field.name not in kinds:
+            return field
+        return field.with_type(grown_by(field.type, kinds[field.name], lambda kind: stored(kind, field.name)))
+
+    return pa.schema([grown(each) for each in schema])
+
+
+def grown_by(
+    old: pa.DataType, new: pa.DataType, stored: Callable[[pa.DataType], pa.DataType] = lambda kind: kind
+) -> pa.DataType:
+    """Return ``old`` with the fields that only the structs of ``new`` have, each at the end of its struct.
+
+    Parts of other types stay as they are in ``old``. ``stored`` makes the type of an added field.
+    """
+    import pyarrow as pa
+    import pyarrow.types as types
+
+    if types.is_dictionary(new):
+        return grown_by(old, new.value_type, stored)
+    if types.is_struct(old) and types.is_struct(new):
+        given = {each.name: each.type for each in new}
+        kept = [
+            each.with_type(grown_by(each.type, given[each.name], stored)) if each.name in given else each
+            for each in old
+        ]
+        known = {each.name for each in old}
+        return pa.struct([*kept, *(pa.field(n, stored(kind)) for n, kind in given.items() if n not in known)])
+    if types.is_list(old) and _is_list(new):
+        return pa.list_(old.value_field.with_type(grown_by(old.value_type, new.value_type, stored)))
+    if types.is_map(old) and types.is_map(new):
+        return pa.map_(old.key_type, old.item_field.with_type(grown_by(old.item_type, new.item_type, stored)))
+    return old
 
 
 def is_held(narrow: pa.DataType, wide: pa.DataType) -> bool:
-    """Return whether every value of ``narrow`` is one of ``wide``, and every reader shows a file of the one as the other.
-
-    Not so float in double: Hudi's readers make 0.1 of a float 0.1, and those of Parquet 0.10000000149011612.
-    """
+    """Return whether every value of ``narrow`` is one of ``wide``, has the same text, and needs no check to become it."""
     import pyarrow as pa
 
     return bool(narrow.equals(wide) or (narrow.equals(pa.int32()) and wide.equals(pa.int64())))
 
 
+def can_become(old: pa.DataType, new: pa.DataType) -> bool:
+    """Return whether a column's type may change so: no value changes, and every reader shows a file of the one as the other.
+
+    Not so float to double: Hudi's readers make 0.1 of a float 0.1, and those of Parquet 0.10000000149011612. Nor a decimal
+    with more digits: Spark and Hudi on it fail on a condition with a number that the older files cannot hold. Inside structs,
+    lists and maps nothing becomes another type, because Hudi's JVM reader fails on it; structs may get fields at their end.
+    """
+    import pyarrow as pa
+
+    return is_held(old, new) or (old.equals(pa.int32()) and new.equals(pa.float64())) or _is_part(old, new)
+
+
+def _is_part(old: pa.DataType, new: pa.DataType) -> bool:
+    """Return whether ``new`` is ``old`` with more fields in its structs, each after those that are there."""
+    import pyarrow.types as types
+
+    if types.is_struct(old) and types.is_struct(new):
+        first = list(new)[: old.num_fields]
+        return [each.name for each in old] == [each.name for each in first] and all(
+            _is_part(each.type, its.type) for each, its in zip(old, first, strict=True)
+        )
+    if types.is_list(old) and types.is_list(new):
+        return _is_part(old.value_type, new.value_type)
+    if types.is_map(old) and types.is_map(new):
+        return _is_part(old.item_type, new.item_type)
+    return bool(old.equals(new))
+
+
+def refuse_grown_maps(old: pa.Schema, new: pa.Schema) -> None:
+    """Raise `InputError` where a struct inside a map has got a field: in a merge-on-read table Hudi 1.2.0 then fails on
+    conditions on that field.
+    """
+    for field in old:
+        if field.name in new.names and _has_other_map(field.type, new.field(field.name).type):
+            raise InputError(
+                f"Column {field.name!r} has maps, and inside them no field can be added to a merge-on-read table: Hudi's JVM "
+                "reader fails on conditions on it. Add a column",
+                column=field.name,
+            )
+
+
+def _has_other_map(old: pa.DataType, new: pa.DataType) -> bool:
+    import pyarrow.types as types
+
+    if types.is_struct(old) and types.is_struct(new):
+        return any(_has_other_map(each.type, its.type) for each, its in zip(old, new, strict=False))
+    if types.is_list(old) and types.is_list(new):
+        return _has_other_map(old.value_type, new.value_type)
+    return types.is_map(old) and not old.equals(new)
+
+
 def with_column(schema: pa.Schema, name: str, kind: pa.DataType | str) -> pa.Schema:
-    """Return the schema with one more column at its end; ``kind`` is a type, or its name in Spark or Arrow.
+    """Return the schema with one more column at its end, or one more field at the end of a struct inside a column.
+
+    Args:
+        name: of the column; or a path: ``address.zip``, ``stops.element.at`` in a list, ``marks.value.note`` in a map.
+        kind: a type, or its name in Spark or Arrow.
 
     Raises:
-        InputError: the name is taken, or no table can hold such a name or type.
+        InputError: the name is taken, nothing has fields at that path, or no table can hold such a name or type.
     """
     import pyarrow as pa
 
     new = _field(name, kind)
     if name in META_COLUMNS:
         raise InputError(f"Column {name!r} is one of Hudi's own, which every row has; choose another name", column=name)
+    outer, _, inner = name.rpartition(".")
+    if outer:
+        new = declared(pa.schema([new.with_name(inner)])).field(0)
+        return _with_part(schema, outer, lambda kind: _with_field(kind, new, outer))
     if name in schema.names:
         raise InputError(f"There is a column {name!r} already, of type {schema.field(name).type}", column=name)
     refuse_names(pa.schema([*schema, new]), known=schema.names)
     return pa.schema([*storable(schema, known=schema.names), *declared(pa.schema([new]))])
+
+
+def _with_field(kind: pa.DataType, new: pa.Field, where: str) -> pa.DataType:
+    import pyarrow as pa
+
+    if not pa.types.is_struct(kind):
+        raise InputError(
+            f"Column {where!r} of type {kind} has no fields, so none is added to it. Those of structs in a list are named "
+            f"{where}.element.{new.name}, and in a map {where}.value.{new.name}",
+            column=where,
+        )
+    fields = [*map(kind.field, range(kind.num_fields))]
+    if same := [each for each in fields if each.name == new.name]:
+        raise InputError(
+            f"There is a field {where}.{new.name} already, of type {same[0].type}", column=f"{where}.{new.name}"
+        )
+    return pa.struct([*fields, new])
 
 
 def with_wider(schema: pa.Schema, name: str, kind: pa.DataType | str) -> pa.Schema:
@@ -274,17 +393,61 @@ def with_wider(schema: pa.Schema, name: str, kind: pa.DataType | str) -> pa.Sche
     Raises:
         InputError: there is no such column, or not every reader shows the values that are there in that type.
     """
+    import pyarrow as pa
+
     new = _field(name, kind)
     if name not in schema.names:
+        if name.partition(".")[0] in schema.names:
+            raise InputError(
+                f"{name!r} is inside a column, where types stay as they are, because Hudi's JVM reader fails on files of two. "
+                "Add a field for such values",
+                column=name,
+            )
         raise InputError(f"There is no column {name!r}; there are {_list(schema.names)}", column=name)
-    old = schema.field(name).type
-    if old.equals(new.type) or not is_held(old, new.type):
+    old, wanted = schema.field(name).type, declared(pa.schema([new])).field(name).type
+    if old.equals(wanted) or not can_become(old, wanted):
         raise InputError(
-            f"Column {name!r} of type {old} cannot become {new.type}: only int32 may become int64. Readers do not agree on what "
-            "others become; write such values to a new column",
+            f"Column {name!r} of type {old} cannot become {wanted}: only an int may become a bigint or a double. Readers do not "
+            "agree on what others become, or fail; write such values to a new column",
             column=name,
         )
-    return schema.set(schema.get_field_index(name), new)
+    return storable(schema.set(schema.get_field_index(name), new.with_type(wanted)), known=schema.names)
+
+
+def _with_part(schema: pa.Schema, path: str, change: Callable[[pa.DataType], pa.DataType]) -> pa.Schema:
+    """Return the schema with the type at that path changed."""
+    first, *rest = path.split(".")
+    if first not in schema.names:
+        raise InputError(f"There is no column {first!r}; there are {_list(schema.names)}", column=path)
+    place = schema.get_field_index(first)
+    wide = schema.set(place, schema.field(place).with_type(_changed(schema.field(place).type, rest, first, change)))
+    return storable(wide, known=[name for name in schema.names if name != first])
+
+
+def _changed(
+    kind: pa.DataType, path: Sequence[str], where: str, change: Callable[[pa.DataType], pa.DataType]
+) -> pa.DataType:
+    import pyarrow as pa
+    import pyarrow.types as types
+
+    if not path:
+        return change(kind)
+    first, *rest = path
+    below = f"{where}.{first}"
+    if types.is_struct(kind) and kind.get_field_index(first) >= 0:
+        return pa.struct(
+            [
+                each.with_type(_changed(each.type, rest, below, change)) if each.name == first else each
+                for each in map(kind.field, range(kind.num_fields))
+            ]
+        )
+    if types.is_list(kind) and first == "element":
+        return pa.list_(kind.value_field.with_type(_changed(kind.value_type, rest, below, change)))
+    if types.is_map(kind) and first == "value":
+        return pa.map_(kind.key_type, kind.item_field.with_type(_changed(kind.item_type, rest, below, change)))
+    parts = [name for path, each in fields_inside(kind, where) for name in [each.name] if path == f"{where}.{name}"]
+    has = f"it has {_list(parts)}" if parts else f"it is of type {kind}"
+    raise InputError(f"Column {where!r} has no part {first!r}; {has}", column=below)
 
 
 def _field(name: str, kind: pa.DataType | str) -> pa.Field:

@@ -19,6 +19,8 @@ BACKUP_PATH = ".hoodie/hoodie.properties.backup"
 
 # A key of this library's own. The JVM keeps keys that it does not know when it rewrites the file.
 STREAMS_KEY = "lakelatch.streams"
+_TIME_KEY = "lakelatch.partition.time"  # as ``days(at)``; see `time_partitions`
+TIME_UNITS = ("hours", "days", "months", "years")
 # Flags that are checked as well, beside those that `TableConfig` has as fields.
 _OTHER_FLAGS = (STREAMS_KEY, "hoodie.bootstrap.index.enable", "hoodie.partition.metafile.use.base.format")
 
@@ -84,6 +86,17 @@ def _bare_names(value: str) -> tuple[str, ...]:
     return tuple(name.partition(":")[0] for name in _names(value))
 
 
+def _by_time(value: str) -> tuple[str, str]:
+    if not (found := re.fullmatch(rf"({'|'.join(TIME_UNITS)})\(([A-Za-z_][A-Za-z0-9_]*)\)", value)):
+        raise ValueError("is no unit of a time")
+    return found[1], found[2]
+
+
+def time_column(unit: str, source: str) -> str:
+    """Return the name of the column that is computed from a time: ``at_day`` for days of ``at``."""
+    return f"{source}_{unit.removesuffix('s')}"
+
+
 def _folder(value: str) -> str:
     if not value.strip() or "\0" in value or any(name in ("", ".", "..") for name in value.strip().split("/")):
         raise ValueError("is no folder below .hoodie")
@@ -128,6 +141,7 @@ class TableConfig:
     database: str = _key("hoodie.database.name", default="")
     record_key_fields: tuple[str, ...] = _key("hoodie.table.recordkey.fields", _names, default=())
     partition_fields: tuple[str, ...] = _key("hoodie.table.partition.fields", _bare_names, default=())
+    by_time: tuple[str, str] = _key(_TIME_KEY, _by_time, default=("", ""))
     keygen: str = _key("hoodie.table.keygenerator.type", default="")
     keygen_class: str = _key("hoodie.table.keygenerator.class", default="")
     precombine_fields: tuple[str, ...] = _key("hoodie.table.precombine.field", _names, default=())
@@ -241,6 +255,7 @@ class TableConfig:
             "hoodie.table.timeline.timezone": self.timeline_timezone,
             "hoodie.table.recordkey.fields": ",".join(self.record_key_fields) or None,
             "hoodie.table.partition.fields": ",".join(self.partition_fields) or None,
+            _TIME_KEY: f"{self.time_unit}({self.time_source})" if self.time_unit else None,
             "hoodie.table.keygenerator.type": self.keygen or None,
             "hoodie.table.keygenerator.class": self.keygen_class or None,
             "hoodie.table.precombine.field": ordering if v8 else None,
@@ -289,7 +304,7 @@ class TableConfig:
             "type": self.table_type,
             "version": self.version,
             "record_key": list(self.record_key_fields),
-            "partition_by": list(self.partition_fields),
+            "partition_by": list(self.partitioned_by),
             "ordering_field": self.ordered_by[0] if len(self.ordered_by) == 1 else list(self.ordered_by) or None,
             "hive_style": self.hive_style,
             "base_file_format": self.base_file_format,
@@ -300,6 +315,32 @@ class TableConfig:
     def merge_on_read(self) -> bool:
         """True when file slices may have log files."""
         return self.table_type == MERGE_ON_READ
+
+    @property
+    def time_unit(self) -> str:
+        """The unit of the partitions by time, as ``days``; "" without."""
+        return self.by_time[0]
+
+    @property
+    def time_source(self) -> str:
+        """The time whose units partition the table."""
+        return self.by_time[1]
+
+    @property
+    def time_column(self) -> str:
+        """The partition column that is computed from the time; "" without."""
+        return time_column(*self.by_time) if self.time_unit else ""
+
+    @property
+    def partitioned_by(self) -> tuple[str, ...]:
+        """The partition columns as `create` takes them: ``("city",)``, or ``("city", "days(at)")``."""
+        time = f"{self.time_unit}({self.time_source})"
+        return tuple(time if name == self.time_column else name for name in self.partition_fields)
+
+    @property
+    def placed_by(self) -> tuple[str, ...]:
+        """The columns that rows must have for their partition to be known: the time in place of what is computed from it."""
+        return tuple(self.time_source if name == self.time_column else name for name in self.partition_fields)
 
     @property
     def for_streams(self) -> bool:
@@ -353,6 +394,8 @@ class TableConfig:
             yield f"the key generator is NON_PARTITION, but the table is partitioned by {', '.join(partitions)}"
         if self.keygen in ("SIMPLE", "TIMESTAMP") and not partitions:
             yield f"the key generator is {self.keygen}, but there is no partition field"
+        if self.time_unit and self.time_column not in partitions:
+            yield f"it is partitioned by {self.time_unit} of {self.time_source}, but not by {self.time_column}"
         if self.keygen == "SIMPLE" and len(partitions) > 1:
             yield f"the key generator is SIMPLE, but there are {len(partitions)} partition fields"
         if self.version == 8 and self.merge_mode in _MERGE:
@@ -412,6 +455,8 @@ class TableConfig:
             self._refuse_unknown(
                 "hoodie.table.partition.fields", self.partition_fields, names, f"; it has {known}", table
             )
+        if self.time_unit:
+            self._refuse_unknown(_TIME_KEY, (self.time_source,), names, f"; it has {known}", table)
         self.refuse_unordered(names, f"; it has {known}", table=table)
 
     def refuse_unordered(self, names: Collection[str], more: str = "", *, table: str = "") -> None:

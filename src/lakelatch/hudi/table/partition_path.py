@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError
 from .config import TableConfig
+from .time_partitions import with_time_column
 
 if TYPE_CHECKING:
     import numpy as np
@@ -158,6 +159,8 @@ def _distinct(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _column(table: pa.Table, field: str, config: TableConfig) -> pa.ChunkedArray:
+    if field == config.time_column:
+        table = with_time_column(table, config)
     if field not in table.column_names:
         raise InputError(
             f"The rows have no column {field!r}, which table {config.name} is partitioned by. Add it", column=field
