@@ -1,4 +1,4 @@
-"""What PySpark 3.5 calls differently from 4; everything else is the same code."""
+"""The calls that differ between PySpark 3.5 and 4; all other code is the same for both."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ import pyarrow as pa
 import pyspark
 
 IS_4 = int(pyspark.__version__.partition(".")[0]) > 3
+
+
+def spark_schema(schema: pa.Schema) -> Any:
+    """Return the Spark schema of a table's Arrow schema."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema, prefer_timestamp_ntz=False)
 
 
 def to_arrow(frame: Any) -> pa.Table:
@@ -23,8 +30,6 @@ def to_arrow(frame: Any) -> pa.Table:
 
 def frame_of(spark: Any, rows: pa.Table) -> Any:
     """Return a DataFrame of an Arrow table."""
-    from .reading.columns import spark_schema
-
     if IS_4:
         return spark.createDataFrame(rows, spark_schema(rows.schema))
     from pyspark.sql import DataFrame

@@ -49,13 +49,6 @@ def arrow_schema(schema: Any) -> pa.Schema:
         ) from error
 
 
-def spark_schema(schema: pa.Schema) -> Any:
-    """Return the Spark schema of a table's Arrow schema."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return from_arrow_schema(schema, prefer_timestamp_ntz=False)
-
-
 def is_plain(rows: Any, zone: str | None = None) -> bool:
     """Return whether the rows are none of Spark's, so that plain Python writes them.
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pyspark.sql import datasource as api
 
 from ...errors import InputError
+from ..versions import spark_schema
 from .batch_source import BatchReader
-from .columns import spark_schema
 from .source_options import NAME, Asked, in_arrow
 from .stream_source import StreamReader
 

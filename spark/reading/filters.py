@@ -11,7 +11,8 @@ import pyarrow as pa
 from ...arguments import brief
 from ...conditions import Given, Sql, condition_on, value_on
 from ...errors import InputError
-from .columns import spark_schema, spelled
+from ..versions import spark_schema
+from .columns import spelled
 from .partition_pruning import analysed, conjuncts, refusing
 
 _OPERATORS = {"EqualTo": "=", "LessThan": "<", "LessThanOrEqual": "<=", "GreaterThan": ">", "GreaterThanOrEqual": ">="}

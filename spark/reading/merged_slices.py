@@ -19,8 +19,7 @@ from ...storage import Store
 from ...streams import Stream, slice_rows
 from ..shipping import shipped
 from ..tasks import FILE_COLUMN, ROW_COLUMN, name_of
-from ..versions import frame_of
-from .columns import spark_schema
+from ..versions import frame_of, spark_schema
 
 _BATCH_ROWS = 64 << 10
 # A Python task costs some 0.1 s of a core besides its work, so there are several for a core only where they have work.

@@ -11,8 +11,7 @@ from ...hudi.timeline import FileSlice
 from ...occ.session import missing
 from ...occ.table import Table
 from ..tasks import FILE_COLUMN, ROW_COLUMN
-from ..versions import sequence_of
-from .columns import spark_schema
+from ..versions import sequence_of, spark_schema
 from .file_systems import reach
 from .merged_slices import merged
 

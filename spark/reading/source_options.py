@@ -11,7 +11,8 @@ import pyarrow as pa
 from ...errors import ConfigError, InputError
 from ...occ.table import Table
 from ...occ.table import open as open_table
-from .columns import arrow_schema, spark_schema
+from ..versions import spark_schema
+from .columns import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

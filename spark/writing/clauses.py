@@ -19,8 +19,9 @@ from ...occ.rebase import Lost
 from ...occ.staging import GROUP_COLUMN, TaskFiles, refuse_if_over
 from ...occ.turns import targets
 from ...occ.writing import Asked, Clause, Clauses, sql
-from ..reading import analysed, spark_schema
+from ..reading import analysed
 from ..tasks import Answer, MergeTask, TargetsTask, applied, table_of
+from ..versions import spark_schema
 
 
 def in_sql(spark: Any, asked: Asked, columns: pa.Schema) -> Asked:

@@ -14,8 +14,9 @@ import pyarrow as pa
 from ...errors import InputError
 from ...hudi.table import is_held
 from ...occ.incoming import fitted, stored_type
-from ..reading import arrow_schema, spark_schema
+from ..reading import arrow_schema
 from ..shipping import refused_rows, shipped
+from ..versions import spark_schema
 
 
 def fit(rows: Any, schema: pa.Schema | None, *, fill: bool = False) -> Any:

@@ -47,10 +47,10 @@ from ...occ.writing import (
 )
 from ...occ.writing import Merge as MergeInto
 from ...progress import Reporter, drawn
-from ..reading import Reads, columns, in_spark, spark_schema, value_in_spark
+from ..reading import Reads, columns, in_spark, value_in_spark
 from ..shipping import workers_refusals
 from ..tasks import FILE_COLUMN, Answer, ChosenTask, InsertTask, Task, looked_at, repeated_keys
-from ..versions import frame_of, to_arrow
+from ..versions import frame_of, spark_schema, to_arrow
 from .bulk_order import ordered
 from .clauses import ClausesTargetsTask, ClausesTask, NotAgain, in_sql, is_expression
 from .fit import fit

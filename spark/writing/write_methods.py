@@ -10,7 +10,7 @@ from ...errors import InputError
 from ...occ.session import Partition
 from ...occ.transaction import WriteOptions, WriteResult
 from ...occ.writing import Merge
-from ..reading.columns import is_plain
+from ..reading import columns
 from .bulk_order import NONE
 from .write import Writes
 
@@ -50,7 +50,7 @@ class Writing:
 
         A key that occurs twice in the rows is resolved by the ordering field, or refused.
         """
-        if is_plain(rows, zone):
+        if columns.is_plain(rows, zone):
             return self._writes.plainly("insert", rows, retries, missing=missing, new_columns=new_columns, zone=zone)
         return self._within(retries).insert(self._writes.filled(rows, missing, new_columns), operation="insert")
 
@@ -72,7 +72,7 @@ class Writing:
                 row groups; ``global`` sorts all rows so, by a shuffle: few files for each partition, which reads can skip too.
             sort_by: columns; the record key comes after them.
         """
-        if is_plain(rows, zone):
+        if columns.is_plain(rows, zone):
             if sort != NONE or sort_by:
                 raise InputError(
                     "bulk_insert(sort=...): Spark sorts a DataFrame only; leave it out. Nothing was written"
@@ -94,13 +94,13 @@ class Writing:
 
         With an ordering field an older row never replaces a newer one.
         """
-        if is_plain(rows, zone):
+        if columns.is_plain(rows, zone):
             return self._writes.plainly("upsert", rows, retries, missing=missing, new_columns=new_columns, zone=zone)
         return self._within(retries).upsert(self._writes.filled(rows, missing, new_columns))
 
     def delete(self, keys: Any, **retries: Unpack[WriteOptions]) -> WriteResult:
         """Remove the rows with these keys: the record key columns, and the partition columns if they are known."""
-        if is_plain(keys):
+        if columns.is_plain(keys):
             return self._writes.plainly("delete", keys, retries)
         return self._within(retries).delete(keys)
 
@@ -151,7 +151,7 @@ class Writing:
         The clauses are those of plain Python; conditions and values are SQL text, Columns such as ``F.col("s.updated")`` or
         expressions of pyarrow, as far as docs/conditions.md goes. ``new_columns`` as of `Transaction.merge`.
         """
-        if is_plain(rows, zone):
+        if columns.is_plain(rows, zone):
             return self._writes.merge_plainly(rows, new_columns, zone, retries)
         return self._within(retries).merge(rows, new_columns)
 
@@ -169,7 +169,7 @@ class Writing:
 
         They are named by value, ``[{"origin": "JFK"}]``, or by path.
         """
-        if is_plain(rows, zone):
+        if columns.is_plain(rows, zone):
             return self._writes.plainly(
                 "overwrite", rows, retries, partitions=partitions, missing=missing, new_columns=new_columns, zone=zone
             )
@@ -185,7 +185,7 @@ class Writing:
         **retries: Unpack[WriteOptions],
     ) -> WriteResult:
         """Replace all rows of the table."""
-        if is_plain(rows, zone):
+        if columns.is_plain(rows, zone):
             return self._writes.plainly(
                 "overwrite_table", rows, retries, missing=missing, new_columns=new_columns, zone=zone
             )
