@@ -48,12 +48,14 @@ def frame_of(spark: Any, rows: pa.Table) -> Any:
 
 def expression_of(column: Any) -> Any:
     """Return the Catalyst expression of a column, in the JVM."""
-    return _jvm().org.apache.spark.sql.classic.ExpressionUtils.expression(column._jc) if IS_4 else column._jc.expr()
+    return (
+        active_jvm().org.apache.spark.sql.classic.ExpressionUtils.expression(column._jc) if IS_4 else column._jc.expr()
+    )
 
 
 def column_of(expression: Any) -> Any:
     """Wrap a Catalyst expression in a column."""
-    jvm = _jvm()
+    jvm = active_jvm()
     if IS_4:
         from pyspark.sql.classic.column import Column
 
@@ -70,7 +72,8 @@ def sequence_of(jvm: Any, array: Any) -> Any:
     return jvm.scala.collection.mutable.WrappedArray.make(array)
 
 
-def _jvm() -> Any:
+def active_jvm() -> Any:
+    """Return the gateway to the JVM of the running session."""
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context

@@ -12,7 +12,7 @@ from ...arguments import brief
 from ...errors import InputError
 from ...hudi.table import META_COLUMNS, TableConfig, refuse_key_type, refuse_names
 from ...occ.staging import NEW
-from ..versions import column_of, expression_of
+from ..versions import active_jvm, column_of, expression_of
 
 _ENCODED = frozenset({"variant", "geometry", "geography"})
 
@@ -217,11 +217,7 @@ def _java_hash(text: Any) -> Any:
     non-deterministic, so that would need a column of its own in the shuffle and would keep the scan before it out of the
     generated code.
     """
-    from pyspark import SparkContext
-
-    context = SparkContext._active_spark_context
-    assert context is not None
-    jvm: Any = context._jvm
+    jvm = active_jvm()
     none = jvm.PythonUtils.toSeq([])
     string = jvm.org.apache.spark.sql.types.ObjectType(jvm.java.lang.Class.forName("java.lang.String"))
     integer = jvm.org.apache.spark.sql.types.DataTypes.IntegerType

@@ -132,7 +132,8 @@ def streams(table: lakelatch.Table) -> None:
     stream = table.stream("clicks", columns=["n"], ordering="at", on_delete="row", null="keep")
     assert_type(stream, lakelatch.TableStream)
     table.stream("clicks", on_delete="gone")  # type: ignore[arg-type]
-    print(stream.upsert(ROWS, batch=("q", 1)), stream.delete(ROWS), stream.declaration)
+    print(stream.upsert(ROWS, batch=("q", 1)), stream.delete(ROWS), stream.declaration, stream.retract(ROWS))
+    print(stream.alter(default={"n": 1}, null="keep"), stream.drop(), stream.undrop())
 
 
 def locks() -> None:

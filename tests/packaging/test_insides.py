@@ -23,8 +23,15 @@ ROOT = Path(__file__).parents[2]
 INSIDES = {
     "locks/dynamodb/table.py": {"_credentials", "_request_signer"},  # and _endpoint, a name that is ours, too
     "locks/zookeeper/session.py": {"_connection"},  # and its _connect, a name that is ours, too
+    "spark/versions.py": {
+        "_active_spark_context",
+        "_jvm",
+        "_jc",
+        "_collect_as_arrow",
+        "_jsparkSession",
+        "_serialize_to_jvm",
+    },
     "spark/writing/clauses.py": {"_jdf"},
-    "spark/reading/columns.py": {"_active_spark_context", "_jvm", "_jc"},
     "spark/reading/partition_pruning.py": {"_jdf"},
     "spark/reading/slice_rows.py": {"_jdf", "_jsparkSession", "_jvm"},
     "spark/writing/incoming.py": {"_jdf"},
