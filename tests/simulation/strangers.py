@@ -2,7 +2,8 @@
 
 A stranger knows the file formats, and neither the log nor the protocol of this library:
 
-    begin    lock; T is its clock's; wait the skew that clocks may have; heartbeat, requested instant; unlock
+    begin    lock; fail if a restore is pending; T is its clock's; wait the skew that clocks may have; heartbeat, requested
+             instant; unlock
     read     list the timeline: the newest T completed, and what is pending; read the files; inflight instant, naming groups
     write    marker, file
     commit   lock; list again: has anything newer than that, or pending then, completed and changed these groups? has a
@@ -41,6 +42,7 @@ from lakelatch.hudi.timeline import (
     encode_commit,
     file_name,
     from_epoch_ms,
+    parse,
     read_timeline,
 )
 from lakelatch.hudi.timeline.commit_metadata import encode_container
@@ -93,6 +95,10 @@ class JobFailedError(Exception):
 
 class LostError(JobFailedError):
     """Somebody else has changed its file groups."""
+
+
+class RefusedError(JobFailedError):
+    """It may not begin beside a restore."""
 
 
 class UnknownError(JobFailedError):
@@ -157,6 +163,8 @@ class Stranger:
             outcome = "conflict"
         except UnknownError:
             outcome = "unknown"
+        except RefusedError:
+            outcome = "aborted"
         except (JobFailedError, StorageError, CorruptTableError):  # a cleaning may have taken what it reads
             outcome = "failed"
         job.over(landed=outcome == "committed")
@@ -312,11 +320,20 @@ class _Job:
     def _begin(self) -> None:
         stranger, world = self._stranger, self._stranger._world
         with stranger.locked():
+            self._refuse_restore()
             self.instant = stranger.clock()
             world.neighbourhood.begins(stranger._process, self._attempt, self.instant)
             self._beat()
             self._timer = stranger._env.every(_BEAT_S, self._beat, name="another engine's heartbeat")
             stranger.put(Instant(self.instant, self._action, "requested"))
+
+    def _refuse_restore(self) -> None:
+        """Hudi: "Found pending restore in active timeline. Please complete the restore fully before proceeding"."""
+        stored = self._stranger._world.objects.stored
+        found = [parse(path.rpartition("/")[2], layout=2) for path in stored if path.startswith(TIMELINE)]
+        restores = [each for each in found if each is not None and each.action == "restore"]
+        if {each.requested for each in restores} - {each.requested for each in restores if each.completed}:
+            raise RefusedError("a restore is pending")
 
     def _beat(self) -> None:
         """Its heartbeat is the modification time of a file. A job whose first beat gets no answer fails."""
