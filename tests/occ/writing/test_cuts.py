@@ -34,6 +34,8 @@ def columns_of(ordering: bool) -> dict[str, str]:
 def kind_of(spec: str) -> pa.DataType:
     if spec == "merge_map":
         return pa.map_(pa.string(), pa.int64())
+    if spec == "product":
+        return pa.float64()
     return pa.bool_() if spec.startswith("bool") else pa.list_(pa.int64()) if spec in LISTS else pa.int64()
 
 
