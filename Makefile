@@ -23,7 +23,7 @@ help:
 	@echo "make thorough   the tests again, with whole enumerations where make test takes a part (tests/thorough.py)"
 	@echo "make test-jvm   the tests with the JVM Hudi reader alone"
 	@echo "make extras     the wheel with each extra alone, lowest and newest versions, Python 3.11 to 3.13 (ARGS=\"--extra redis\")"
-	@echo "make matrix-spark  the core of the Spark tests with PySpark 4.0, 4.1 and 4.2 (ARGS=\"--spark 4.0\")"
+	@echo "make matrix-spark  the core of the Spark tests with PySpark 3.5, 4.0, 4.1 and 4.2 (ARGS=\"--spark 4.0\")"
 	@echo "make soak       simulated schedules and random tables of new seeds (SECONDS=600 STORIES=510 SEED=1 KEEPERS=1)"
 	@echo "make weather    as root: real servers and writers cut off, stopped, killed (WEATHER=120 SEED=1 ARGS=\"--lock zookeeper\")"
 	@echo "make weather-night  the same for HOURS=8 in slices; an interrupted night goes on where it was (ARGS=\"--stores s3\")"

@@ -52,7 +52,7 @@ class JvmReader:
         with self._log.open("wb") as output:
             self._process = subprocess.Popen(
                 [str(PYTHON), str(Path(__file__).with_name("jvm_reader.py")), str(BUNDLE)],
-                cwd=folder, env=_alone(PYTHON), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output, text=True,
+                cwd=folder, env=alone(PYTHON), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output, text=True,
             )  # fmt: skip
 
     def ask(self, requests: Sequence[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
@@ -111,13 +111,13 @@ def write_by_spark(stories: Sequence[dict[str, Any]], folder: Path) -> list[tupl
     command = [str(python), str(Path(__file__).with_name("spark_writer.py")), str(question), str(answer)]
     with log.open("wb") as output:
         done = subprocess.run(
-            command, env=_alone(python), cwd=folder, stdout=output, stderr=output, timeout=PROGRAM_S_MAX, check=False
+            command, env=alone(python), cwd=folder, stdout=output, stderr=output, timeout=PROGRAM_S_MAX, check=False
         )
     assert done.returncode == 0, f"spark_writer.py ended with {done.returncode}:\n{log.read_text()[-4000:]}"
     return [(instant, completion) for instant, completion in json.loads(answer.read_text(encoding="utf-8"))]
 
 
-def _alone(python: Path) -> dict[str, str]:
+def alone(python: Path) -> dict[str, str]:
     """The environment of a program that has a Spark of its own, and must not meet the settings of another."""
     ours = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK", "PYSPARK", "PYTHON", "VIRTUAL_ENV"))}
     return ours | {"TZ": "UTC", "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": str(python)}

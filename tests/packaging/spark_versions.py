@@ -18,7 +18,7 @@ from pathlib import Path
 
 from .extras import ROOT, Failed, run, uv
 
-LINES = ("4.0", "4.1", "4.2")
+LINES = ("3.5", "4.0", "4.1", "4.2")
 CORE = ("writes", "reads", "merge_on_read", "sink", "sessions", "shipping")
 _CONNECT = """
 import sys

@@ -19,6 +19,7 @@ from lakelatch.hudi.timeline import NO_PREVIOUS_COMMIT
 from lakelatch.spark import JobSizes
 from lakelatch.spark.reading.columns import arrow_schema
 from lakelatch.spark.tasks import InsertTask
+from lakelatch.spark.versions import IS_4, to_arrow
 from lakelatch.spark.writing import incoming, jobs
 from lakelatch.spark.writing.incoming import Source, estimated_bytes, narrow_rows, small_rows
 from lakelatch.spark.writing.rebase import stats_of
@@ -161,6 +162,7 @@ def test_the_join_index_finds_keys_like_the_others(make: Callable[..., Any], spa
         assert table.delete(spark.createDataFrame([("k1",), ("nowhere",)], "id string")).deleted == 2
 
 
+@pytest.mark.skipif(not IS_4, reason="Spark 3.5 has no collations")
 def test_texts_with_a_collation_are_keys_and_partitions_by_their_bytes(make: Callable[..., Any], spark: Any) -> None:
     """In a column that ignores case, too; Spark would not join such a partition with that of the files."""
     table = make(sizes=JobSizes(small_rows=0, lookup_bytes=0))
@@ -264,7 +266,7 @@ def test_values_that_the_columns_hold_are_written_whatever_their_type(
 @pytest.mark.parametrize(
     ("column", "why"),
     [
-        ("(1L << 53) + 1", "int64 in the rows and double in the table, which does not hold every value exactly"),
+        ("shiftleft(1L, 53) + 1", "int64 in the rows and double in the table, which does not hold every value exactly"),
         ("'7'", "string in the rows and double in the table"),
         ("cast(0.1 as decimal(3, 1))", "decimal128.* in the rows and double"),
     ],
@@ -322,8 +324,7 @@ def test_times_without_zone_are_refused_with_the_way_out(make: Callable[..., Any
         ("named_struct('name', 'l', 'name', 'r')", r"'x.name' and 'x.name' have the same name"),
         ("array(named_struct('A', 1, 'a', 2))", r"'x.element.A' and 'x.element.a' .*ignores case"),
         ("map('k', named_struct('b c', 1))", r"'x.value.b c' .*Rename"),
-        ("parse_json('1')", r"'x' is or holds VARIANT"),
-        ("array(parse_json('1'))", r"'x' is or holds VARIANT"),
+        *((column, r"'x' is or holds VARIANT") for column in ("parse_json('1')", "array(parse_json('1'))") if IS_4),
     ],
 )
 def test_columns_that_no_reader_holds_are_refused_before_any_job(
@@ -457,8 +458,8 @@ def test_small_rows_are_brought_as_arrow_makes_them(spark: Any) -> None:
         """select 1 i, 'a' s, date'0099-01-02' d, timestamp'2024-01-02 03:04:05.678901' t, 1.50BD x, array(1, null) l,
         map('k', 1D) m, named_struct('a', binary('b'), 'b', null) n from range(3)"""
     )
-    assert small_rows(rows, 20) == rows.toArrow()
-    assert small_rows(rows.where("i > 5"), 20) == rows.where("i > 5").toArrow()
+    assert small_rows(rows, 20) == to_arrow(rows)
+    assert small_rows(rows.where("i > 5"), 20) == to_arrow(rows.where("i > 5"))
 
 
 def test_small_rows_without_nested_columns_need_no_worker(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -471,9 +472,9 @@ def test_small_rows_without_nested_columns_need_no_worker(spark: Any, monkeypatc
     workers = small_rows(rows.selectExpr("*", "array(1) nested"), 20)
     monkeypatch.setattr(incoming, "Packed", None)
     found = small_rows(rows, 20)
-    assert found.schema == workers.drop("nested").schema == rows.toArrow().schema
-    assert str(found.to_pylist()) == str(workers.drop("nested").to_pylist()) == str(rows.toArrow().to_pylist())  # NaN
-    assert small_rows(rows.where("id = 'x'"), 20) == rows.toArrow().slice(0, 0)
+    assert found.schema == workers.drop("nested").schema == to_arrow(rows).schema
+    assert str(found.to_pylist()) == str(workers.drop("nested").to_pylist()) == str(to_arrow(rows).to_pylist())  # NaN
+    assert small_rows(rows.where("id = 'x'"), 20) == to_arrow(rows).slice(0, 0)
     assert small_rows(rows, 2) is None
     with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
         small_rows(rows.selectExpr("1 / y - y / 0 q"), 20)
@@ -488,7 +489,7 @@ def test_a_row_with_long_texts_is_left_to_a_worker(spark: Any) -> None:
     assert narrow_rows(rows.selectExpr("s", "cast('z' as binary) b"), 72) is None
     assert narrow_rows(spark.range(3), 15) is None
     wide = spark.createDataFrame([("x" * 100_000, n) for n in range(3)], "s string, n int")
-    assert small_rows(wide, 20_000) == wide.toArrow()
+    assert small_rows(wide, 20_000) == to_arrow(wide)
 
 
 @pytest.mark.parametrize("cached", [True, False])
@@ -528,7 +529,7 @@ def test_a_column_with_a_name_that_scans_and_writes_use_is_refused(
         with pytest.raises(InputError, match=f"'{name}' has a name that (Spark|this library) keeps for itself"):
             write(rows)
     with pytest.raises(InputError, match="keeps for itself"), table.table.transaction("upsert") as txn:
-        txn.upsert(rows.toArrow())
+        txn.upsert(to_arrow(rows))
     assert table.table.timeline().commits == before
 
 
