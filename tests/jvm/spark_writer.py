@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import lakelatch.spark
-from lakelatch.spark.reading.columns import spark_schema
+from lakelatch.spark.versions import spark_schema
 
 
 def main(stories_path: str, landed_path: str) -> None:

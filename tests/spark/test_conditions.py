@@ -9,7 +9,7 @@ import pytest
 
 from lakelatch.conditions import condition_on, text
 from lakelatch.errors import InputError
-from lakelatch.spark.reading.columns import spark_schema
+from lakelatch.spark.versions import spark_schema
 
 from ..conditions import random_conditions as made
 from ..conditions.test_random import bound_ones

@@ -13,7 +13,7 @@ import pytest
 
 import lakelatch.spark
 from lakelatch.errors import InputError
-from lakelatch.spark.reading.columns import spark_schema
+from lakelatch.spark.versions import spark_schema
 from lakelatch.streams import CLEARED, DELETED, UPSERT
 
 from ..streams import test_cuts as stories

@@ -41,8 +41,8 @@ def documented() -> dict[str, list[str]]:
     found = {}
     for line in DOCUMENT.read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if len(cells) == 5 and (name := re.search("`(.*?)`", cells[0])):
-            found[name[1]] = cells[1:]
+        if len(cells) == 5:
+            found |= dict.fromkeys(re.findall("`(.*?)`", cells[0]), cells[1:])
     return found
 
 
