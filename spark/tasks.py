@@ -31,10 +31,10 @@ from ..occ.rebase import Lost, merge_unit, write_changes
 from ..occ.staging import (
     FileSpec,
     NewGroups,
-    Plan,
     RowsInMemory,
     Selection,
     TaskFiles,
+    WritePlan,
     apply,
     read_slice,
     refuse_if_over,
@@ -240,12 +240,12 @@ class InsertTask(Task):
     def _unique(self, rows: pa.Table) -> pa.Table:
         config = self.spec.config
         keyed = rows.append_column(RECORD_KEY, record_keys(rows, config.record_key_fields))
-        plan = Plan(self.spec, in_order=False)
+        plan = WritePlan(self.spec, in_order=False)
         parts = [plan.one_of_each(Selection(RowsInMemory(part))).slice() for _, part in _by_partition(keyed, self.spec)]
         return pa.concat_tables(parts)
 
 
-def applied(plan: Plan, rows: pa.Table, files: TaskFiles) -> Answer:
+def applied(plan: WritePlan, rows: pa.Table, files: TaskFiles) -> Answer:
     """Merge rows, or keys to delete, into the file groups that hold them. Spark hands rows over in any order."""
     apply(replace(plan, in_order=False), rows, files)
     return Answer(files.stats(), looked=files.looked, idle=files.idle)
@@ -259,7 +259,7 @@ class MergeTask(Task):
     """
 
     does: ClassVar = "merges rows into their file groups"
-    plan: Plan
+    plan: WritePlan
 
     def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:
         """Merge. Memory is the task's rows and one base file."""
@@ -273,7 +273,7 @@ class TargetsTask(Task):
     """Find the file groups that the same rows would be merged into; nothing is written."""
 
     does: ClassVar = "looks which file groups its rows belong to"
-    plan: Plan
+    plan: WritePlan
 
     def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:  # noqa: ARG002 - as all tasks
         """Find them. Memory is the task's rows and the keys of one base file."""
@@ -295,7 +295,7 @@ class ChosenTask(Task):
     """
 
     does: ClassVar = "changes the rows that meet its condition"
-    plan: Plan
+    plan: WritePlan
     values: NewValues | None = None
     lost: Lost | None = None
 

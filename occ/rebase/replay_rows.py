@@ -44,8 +44,8 @@ from ..staging import (
     COMMIT_TIME,
     FileSpec,
     Kept,
-    Plan,
     TaskFiles,
+    WritePlan,
     appends,
     held_keys,
     log_change,
@@ -114,7 +114,7 @@ def _belongs(keys: pa.Array, held: list[pa.Array], number: int) -> pa.Array:
 def _redo(lost: Lost, current: FileSlice, mine: Effects, files: TaskFiles) -> None:
     if not (mine.updated.num_rows or mine.added.num_rows or len(mine.removed)):
         return
-    ordering = Plan(lost.spec).ordering
+    ordering = WritePlan(lost.spec).ordering
     base = read_slice(lost.spec, current)
     rows = pa.concat_tables([mine.updated, mine.added])
     theirs, rule = _theirs(lost, base), lost.spec.rule
@@ -195,7 +195,7 @@ def refuse_same_rows(lost: Lost, appended: Appended, *, read: bool = False) -> N
         ConflictError: names the rows. A retry is safe: it has a larger T, and sees theirs.
     """
     spec = lost.spec
-    ordering = Plan(spec).ordering if spec.rule.as_hudi else ()
+    ordering = WritePlan(spec).ordering if spec.rule.as_hudi else ()
     rows, deleted = _logged(spec, appended)
     told = read_slice(spec, appended.current, columns=ordering)
     theirs = _theirs(lost, told, *ordering)
@@ -291,7 +291,7 @@ def _logged(spec: FileSpec, appended: Appended) -> tuple[pa.Table, pa.Array]:
                 deleted += [key for key, _ in block.deletes()]
             else:
                 rows.append(block.rows())
-    names = [RECORD_KEY, *Plan(spec).ordering]
+    names = [RECORD_KEY, *WritePlan(spec).ordering]
     table = pa.concat_tables([each.select(names) for each in rows]) if rows else _none(names, spec)
     return table, pa.array(deleted, pa.string())
 

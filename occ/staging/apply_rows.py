@@ -3,8 +3,8 @@
 The same code runs in Spark's workers, each for the partitions or buckets that were shuffled to it, and on the driver
 for batches so small that a Spark job would cost more than the work.
 
-Memory: the incoming rows of the task, or the keys of some of them (`Plan.on_disk`). Each thread adds some row groups of a
-base file and a few bytes per row of it; the whole slice where it has log files or `Plan.combine` needs its rows.
+Memory: the incoming rows of the task, or the keys of some of them (`WritePlan.on_disk`). Each thread adds some row groups of a
+base file and a few bytes per row of it; the whole slice where it has log files or `WritePlan.combine` needs its rows.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ Combine = Callable[[pa.Table | None, pa.Table], Merged]
 
 
 @dataclass(frozen=True)
-class Plan:
+class WritePlan:
     """The input that all tasks of one write share: the files' common facts, and the slices as of the snapshot.
 
     ``combine`` replaces the table's merge; such rows need no ordering field. ``in_order``: rows come in arrival order.
@@ -121,7 +121,7 @@ class Plan:
 
 
 def slices_by_partition(slices: list[FileSlice]) -> dict[str, tuple[FileSlice, ...]]:
-    """Return file slices by partition, the form that `Plan` takes."""
+    """Return file slices by partition, the form that `WritePlan` takes."""
     found: dict[str, list[FileSlice]] = {}
     for each in slices:
         found.setdefault(each.partition, []).append(each)
@@ -358,7 +358,7 @@ class NewGroups:
             self._writer = None
 
 
-def apply(plan: Plan, rows: pa.Table, files: TaskFiles) -> None:
+def apply(plan: WritePlan, rows: pa.Table, files: TaskFiles) -> None:
     """Write a successor of each file group that the rows touch; ``files.stats()`` publishes them."""
     if plan.combine is None:
         refuse_unordered(rows, plan.spec.config, rows.column_names if plan.delete else None)
@@ -387,12 +387,14 @@ class _Piece:
     new: tuple[FileGroupId, ...] = ()
 
 
-def _follow(plan: Plan, files: TaskFiles, partition: str, place: int | str | None, unit: Selection) -> list[Piece]:
+def _follow(plan: WritePlan, files: TaskFiles, partition: str, place: int | str | None, unit: Selection) -> list[Piece]:
     """Return the pieces of one unit of work for a pool, whose threads look the keys up."""
     return [(each.call, plan, files, *each.args) for each in _pieces(plan, files, partition, place, unit)]
 
 
-def _pieces(plan: Plan, files: TaskFiles, partition: str, place: int | str | None, unit: Selection) -> Iterator[_Piece]:
+def _pieces(
+    plan: WritePlan, files: TaskFiles, partition: str, place: int | str | None, unit: Selection
+) -> Iterator[_Piece]:
     """Yield the pieces of one unit of work."""
     spec, there = plan.spec, plan.slices.get(partition, ())
     incoming = unit if plan.delete else plan.one_of_each(unit)
@@ -423,7 +425,7 @@ def _pieces(plan: Plan, files: TaskFiles, partition: str, place: int | str | Non
         yield _Piece(rewrite, (old, incoming.where(mine), _renumbered(partners, mine)), (old,))
 
 
-def _looked_up(plan: Plan, files: TaskFiles, partition: str, incoming: Selection) -> tuple[list[Found], _Marks]:
+def _looked_up(plan: WritePlan, files: TaskFiles, partition: str, incoming: Selection) -> tuple[list[Found], _Marks]:
     """Return the slices that take some of the rows, and a mark for each row to insert that none of them takes."""
     keys = incoming.keys
     # A key may come several times: as contributions to be merged, or as deletes with different ordering values.
@@ -443,7 +445,7 @@ def _looked_up(plan: Plan, files: TaskFiles, partition: str, incoming: Selection
 # One kind of index each -------------------------------------------------------------------------------------------
 
 
-def _into_bucket(plan: Plan, files: TaskFiles, partition: str, bucket: int, incoming: Selection) -> None:
+def _into_bucket(plan: WritePlan, files: TaskFiles, partition: str, bucket: int, incoming: Selection) -> None:
     found = [s for s in plan.slices.get(partition, ()) if bucket_of(s.file_id) == bucket]
     if len(found) > 1:
         raise CorruptTableError(
@@ -466,7 +468,7 @@ def _into_bucket(plan: Plan, files: TaskFiles, partition: str, bucket: int, inco
         files.end(writer)
 
 
-def _into_named(plan: Plan, files: TaskFiles, partition: str, name: str, incoming: Selection) -> None:
+def _into_named(plan: WritePlan, files: TaskFiles, partition: str, name: str, incoming: Selection) -> None:
     files.looked.add(FileGroupId(partition, ""))
     if not name.startswith(NEW):
         found = next(s for s in plan.slices[partition] if s.file_id == name)
@@ -484,7 +486,7 @@ def _into_named(plan: Plan, files: TaskFiles, partition: str, name: str, incomin
         new.end()
 
 
-def _too_many(plan: Plan, old: FileSlice, incoming: Selection) -> _Marks:
+def _too_many(plan: WritePlan, old: FileSlice, incoming: Selection) -> _Marks:
     """Mark new rows for which a slice has no room: the join that assigned them could not count them."""
     marks = np.zeros(incoming.num_rows, bool)
     if (
@@ -502,7 +504,7 @@ def _too_many(plan: Plan, old: FileSlice, incoming: Selection) -> _Marks:
     return marks
 
 
-def _into_new(plan: Plan, files: TaskFiles, partition: str, incoming: Selection) -> None:
+def _into_new(plan: WritePlan, files: TaskFiles, partition: str, incoming: Selection) -> None:
     new = NewGroups(files, partition)
     new.write(plan.new(incoming))
     new.end()
@@ -524,7 +526,7 @@ def _renumbered(partner: Partners | None, kept: _Marks) -> Partners | None:
     return np.where(partner >= 0, places[partner], none)
 
 
-def holders(plan: Plan, partition: str, keys: pa.Array) -> list[Found]:
+def holders(plan: WritePlan, partition: str, keys: pa.Array) -> list[Found]:
     """Return the slices that hold some of the keys. Inserts look no key up, so several slices may hold one key."""
     slices = list(plan.slices.get(partition, ()))
     found: list[Found] = []
@@ -535,7 +537,7 @@ def holders(plan: Plan, partition: str, keys: pa.Array) -> list[Found]:
     return found
 
 
-def owners(plan: Plan, partition: str, keys: pa.Array) -> tuple[list[Found], _Marks]:
+def owners(plan: WritePlan, partition: str, keys: pa.Array) -> tuple[list[Found], _Marks]:
     """Return the slices of a partition that take some of the distinct keys, and a mark for each key that none takes.
 
     A key in several slices (inserts look no key up) goes into all of them, as in Hudi. A key that a log file deleted is still
@@ -655,7 +657,7 @@ def _held(spec: FileSpec, old: FileSlice, sought: SoughtKeys) -> _Held | None:
 
 
 def rewrite(
-    plan: Plan, files: TaskFiles, old: FileSlice, incoming: Selection, partners: Partners | None = None
+    plan: WritePlan, files: TaskFiles, old: FileSlice, incoming: Selection, partners: Partners | None = None
 ) -> None:
     """Write the successor of one slice, or a log file onto it in a merge-on-read table; a no-op if nothing changes.
 
@@ -706,7 +708,7 @@ def _effects(incoming: Selection, known: _Marks, *, delete: bool) -> Effects:
     return Effects(updated.slice(), added.slice(), pa.array([], pa.string()))
 
 
-def _merged_whole(plan: Plan, files: TaskFiles, old: FileSlice, incoming: Selection) -> tuple[str, _Marks]:
+def _merged_whole(plan: WritePlan, files: TaskFiles, old: FileSlice, incoming: Selection) -> tuple[str, _Marks]:
     base, rows = read_slice(plan.spec, old), incoming.slice()
     # Against the slice as it was: after the merge every key is known.
     known = np.asarray(pc.is_in(incoming.keys, value_set=array_of_column(base, RECORD_KEY)))
@@ -724,7 +726,7 @@ def _merged_whole(plan: Plan, files: TaskFiles, old: FileSlice, incoming: Select
     return write_successor(files, old, merged), known
 
 
-def _not_newer(plan: Plan, files: TaskFiles, old: FileSlice, keys: Selection) -> _Marks:
+def _not_newer(plan: WritePlan, files: TaskFiles, old: FileSlice, keys: Selection) -> _Marks:
     """Mark the keys whose row is not newer than its delete, where deletes have ordering values; null is older than any."""
     ordering, all_of_them = plan.ordering, np.ones(keys.num_rows, bool)
     if not plan.ordered(keys.column_names):
@@ -742,7 +744,7 @@ def _not_newer(plan: Plan, files: TaskFiles, old: FileSlice, keys: Selection) ->
 
 
 def _by_row_groups(
-    plan: Plan, files: TaskFiles, old: FileSlice, incoming: Selection, partners: Partners | None
+    plan: WritePlan, files: TaskFiles, old: FileSlice, incoming: Selection, partners: Partners | None
 ) -> tuple[str, _Marks]:
     """Copy unchanged row groups and rewrite the others; return the successor's path, or "", and the keys the slice has."""
     with OldFile(plan.spec, old.path) as file:
@@ -792,7 +794,7 @@ def _giver(old: FileSlice, incoming: Selection) -> Callable[[], None]:
 
 
 def _changed_rows(
-    plan: Plan,
+    plan: WritePlan,
     file: OldFile,
     row_group: int,
     mine: _Marks,
@@ -834,7 +836,7 @@ def _newer(file: OldFile, incoming: Selection, partner: Partners, rule: Rule) ->
 
 def _comes_back(spec: FileSpec, old: FileSlice, keys: pa.Array) -> bool:
     """Return whether a log file deleted one of the rows: appended again, it might lose against its older self."""
-    if not Plan(spec).ordering:
+    if not WritePlan(spec).ordering:
         return False
     back = cleared_keys(spec.store, old) & set(keys.to_pylist())
     _refuse_in_one(spec, old, back, "deleted and written again")
@@ -846,8 +848,8 @@ def _refuse_in_one(spec: FileSpec, old: FileSlice, keys: Collection[str], what: 
     if keys and any(log.instant == spec.instant for log in old.logs):
         raise InputError(
             f"{len(keys)} rows ({min(keys)!r}) of {spec.config.name} are {what} in one transaction, and the table is "
-            f"merge-on-read and ordered by {', '.join(Plan(spec).ordering)}; nothing was written. Write them in a transaction of "
-            "their own",
+            f"merge-on-read and ordered by {', '.join(WritePlan(spec).ordering)}; nothing was written. Write them in a "
+            "transaction of their own",
             keys=sorted(keys)[:100],
         )
 
@@ -869,7 +871,7 @@ def log_change(spec: FileSpec, old: FileSlice, base: pa.Table, merged: Merged) -
         return None
     # A merge leaves the commit time null in the rows that it made or changed.
     rows = merged.rows.filter(pc.is_null(merged.rows.column(COMMIT_TIME)))
-    if rows.num_rows and (ordering := Plan(spec).ordering):
+    if rows.num_rows and (ordering := WritePlan(spec).ordering):
         if _comes_back(spec, old, array_of_column(rows, RECORD_KEY)):
             return None
         if older := _older(base, rows, ordering):

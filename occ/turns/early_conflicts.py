@@ -35,7 +35,7 @@ from ...hudi.files import BaseFile, FileGroupId, LogFile, bucket_of
 from ..entries import OFF, Begin
 from ..liveness import instants_with_markers, lag_s, list_markers
 from ..session import Saved, Session, beaten_early, ended_by_others, lost_early
-from ..staging import NEW, Plan, holders, owners, units
+from ..staging import NEW, WritePlan, holders, owners, units
 from .reservations import bounded
 from .waiting import BoundedWait
 
@@ -425,7 +425,7 @@ def _wait_if_worth(txn: TurnTaker, met: _Met) -> None:
         txn.begin_anew(None)
 
 
-def targets(plan: Plan, rows: pa.Table) -> set[FileGroupId]:
+def targets(plan: WritePlan, rows: pa.Table) -> set[FileGroupId]:
     """The file groups that `rewrite.apply` would write: those of the plan, and of buckets that have none yet."""
     found: set[FileGroupId] = set()
     for partition, place, unit in units(plan.spec, rows, on_disk=plan.on_disk):

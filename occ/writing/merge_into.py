@@ -27,7 +27,7 @@ from ...hudi.table import RECORD_KEY, one_array, partition_list
 from ...hudi.timeline import WriteStat
 from ..incoming import Incoming, refuse_new_columns
 from ..rebase import refuse_known, refuse_read_rows
-from ..staging import Plan, TaskFiles, apply, held_keys, read_slice, write_successor
+from ..staging import TaskFiles, WritePlan, apply, held_keys, read_slice, write_successor
 from ..staging import units as units_of
 from ..turns import take_turn, targets
 from .new_values import NewValues, with_values
@@ -142,7 +142,7 @@ def stage_merge(txn: Writer, incoming: Incoming, matched: Asked, new: Asked) -> 
     txn.workspace.refuse_merge("merge")
     config = txn.session.config
 
-    def planned() -> tuple[Plan, pa.Table] | None:
+    def planned() -> tuple[WritePlan, pa.Table] | None:
         schema = txn.workspace.written_schema
         rows = incoming.source(schema)
         if not rows.num_rows:
@@ -153,13 +153,13 @@ def stage_merge(txn: Writer, incoming: Incoming, matched: Asked, new: Asked) -> 
         now = txn.workspace.current
         slices = {each: tuple(now.file_slices(each)) for each in partition_list(rows, config)}
         spec = txn.workspace.file_spec(clauses.schema)
-        return Plan(spec, slices, combine=clauses, on_disk=incoming.on_disk), rows
+        return WritePlan(spec, slices, combine=clauses, on_disk=incoming.on_disk), rows
 
     def aimed_at(near: Region) -> Iterable[FileGroupId]:
         if (made := planned()) is None:
             return ()
         slices = {path: each for path, each in made[0].slices.items() if near.covers(path)}
-        plan = Plan(made[0].spec, slices, on_disk=made[0].on_disk)
+        plan = WritePlan(made[0].spec, slices, on_disk=made[0].on_disk)
         return map(txn.workspace.changes.place_of, targets(plan, made[1]))
 
     take_turn(txn, aimed_at)
@@ -204,7 +204,7 @@ class _ClausesAgain:
     def __call__(self, lost: Lost) -> list[WriteStat]:
         assert self.rows is not None
         assert self.clauses is not None
-        plan = Plan(lost.spec, combine=self.clauses)
+        plan = WritePlan(lost.spec, combine=self.clauses)
         units = [
             (place, bucket, plan.one_of_each(rows).slice()) for place, bucket, rows in units_of(plan.spec, self.rows)
         ]

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from ...hudi.table import partition_paths, record_keys
 from ..entries import TABLE_KEYS
-from ..staging import PARTITION_COLUMN, FileSpec, Plan, TaskFiles, apply, holders, slices_by_partition
+from ..staging import PARTITION_COLUMN, FileSpec, TaskFiles, WritePlan, apply, holders, slices_by_partition
 
 if TYPE_CHECKING:
     from ...hudi.timeline import Snapshot
@@ -52,7 +52,7 @@ def stored_elsewhere(spec: FileSpec, current: Snapshot, rows: pa.Table) -> pa.Ta
     here = np.asarray(partition_paths(rows, config).take(pa.array(first)).to_pylist(), object)
     names = [*config.record_key_fields, *(name for name in config.newer_by if name in rows.column_names)]
     pieces = [rows.select(names).slice(0, 0).append_column(PARTITION_COLUMN, pa.array([], pa.string()))]
-    plan = Plan(spec, slices_by_partition(current.file_slices()))
+    plan = WritePlan(spec, slices_by_partition(current.file_slices()))
     for partition in plan.slices:
         if len(places := np.flatnonzero(_held(plan, partition, keys) & (here != partition))):
             some = rows.select(names).take(pa.array(first[places]))
@@ -64,7 +64,7 @@ def take_away(workspace: Workspace, spec: FileSpec, elsewhere: pa.Table) -> pa.A
     """Stage the deletion of what `stored_elsewhere` found; return the record keys whose stored rows are newer, and stay."""
     slices = slices_by_partition(workspace.current.file_slices())
     named = elsewhere.column(PARTITION_COLUMN).unique().to_pylist()
-    plan = Plan(spec, {each: slices[each] for each in named}, delete=True)
+    plan = WritePlan(spec, {each: slices[each] for each in named}, delete=True)
     with workspace.staging(), TaskFiles(spec, 0, threads=workspace.session.threads, report=workspace.report) as files:
         apply(plan, elsewhere, files)
         workspace.add(files.stats())
@@ -74,12 +74,12 @@ def take_away(workspace: Workspace, spec: FileSpec, elsewhere: pa.Table) -> pa.A
     keys = record_keys(elsewhere, spec.config.record_key_fields)
     if not spec.config.newer_by:
         return keys.slice(0, 0)
-    left, unique = Plan(spec, slices_by_partition(workspace.current.file_slices())), keys.unique()
+    left, unique = WritePlan(spec, slices_by_partition(workspace.current.file_slices())), keys.unique()
     stay = [unique.filter(pa.array(_held(left, each, unique))) for each in named]
     return pa.concat_arrays(stay)
 
 
-def _held(plan: Plan, partition: str, keys: pa.Array) -> npt.NDArray[np.bool_]:
+def _held(plan: WritePlan, partition: str, keys: pa.Array) -> npt.NDArray[np.bool_]:
     """Mark the keys that a partition holds."""
     marks = np.zeros(len(keys), bool)
     for _, found, _ in holders(plan, partition, keys):

@@ -12,7 +12,7 @@ from ...hudi.table import partition_list
 from ...hudi.timeline import WriteStat
 from ..incoming import Incoming
 from ..session import Partition, listed, partition_path_of, refuse_misspelled
-from ..staging import Plan, TaskFiles, apply
+from ..staging import TaskFiles, WritePlan, apply
 from .row_writes import Received, Write, Writer, stage_upsert
 
 if TYPE_CHECKING:
@@ -106,5 +106,5 @@ def _new_files(txn: Writer, rows: pa.Table, *, on_disk: bool) -> list[WriteStat]
         txn.workspace.file_spec(rows.schema), 0, threads=txn.session.threads, report=txn.workspace.report
     ) as files:
         txn.workspace.report.of(rows.num_rows)
-        apply(Plan(files.spec, on_disk=on_disk), rows, files)
+        apply(WritePlan(files.spec, on_disk=on_disk), rows, files)
         return files.stats()

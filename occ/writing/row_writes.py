@@ -25,7 +25,7 @@ from ...hudi.timeline import FileSlice, Snapshot, WriteStat
 from ..incoming import Incoming
 from ..rebase import merge_rows, refuse_known, refuse_same_rows, write_changes
 from ..session import known_partition, partition_path_of, refuse_misspelled
-from ..staging import COMMIT_TIME, PARTITION_COLUMN, FileSpec, Kept, Plan, TaskFiles, apply, read_slice
+from ..staging import COMMIT_TIME, PARTITION_COLUMN, FileSpec, Kept, TaskFiles, WritePlan, apply, read_slice
 from ..turns import TurnTaker, take_turn, targets
 from .moves import moves_rows, without_moved
 from .new_values import NewValues, with_values
@@ -100,12 +100,12 @@ def stage_upsert(txn: Writer, incoming: Incoming, verb: str = "upsert") -> None:
     """Merge rows into the file groups that hold their keys."""
     txn.workspace.refuse_merge(verb)
 
-    def planned() -> tuple[Plan, pa.Table] | None:
+    def planned() -> tuple[WritePlan, pa.Table] | None:
         now, rows = txn.workspace.current, txn.workspace.received(incoming)
         if not rows.num_rows:
             return None
         spec = txn.workspace.file_spec(rows.schema)
-        return Plan(spec, _slices(now, partition_list(rows, spec.config)), on_disk=incoming.on_disk), rows
+        return WritePlan(spec, _slices(now, partition_list(rows, spec.config)), on_disk=incoming.on_disk), rows
 
     _apply(txn, incoming, planned)
 
@@ -138,7 +138,7 @@ def _stage_delete(txn: Writer, incoming: Incoming) -> None:
     txn.workspace.refuse_merge("delete")
     config = txn.session.config
 
-    def planned() -> tuple[Plan, pa.Table] | None:
+    def planned() -> tuple[WritePlan, pa.Table] | None:
         now, schema = txn.workspace.current, txn.workspace.written_schema
         if schema is None:
             return None
@@ -154,12 +154,12 @@ def _stage_delete(txn: Writer, incoming: Incoming) -> None:
             if not copies:
                 return None
             rows = pa.concat_tables(copies)
-        return Plan(spec, _slices(now, partitions), delete=True), rows
+        return WritePlan(spec, _slices(now, partitions), delete=True), rows
 
     _apply(txn, incoming, planned)
 
 
-def _apply(txn: Writer, incoming: Incoming, planned: Callable[[], tuple[Plan, pa.Table] | None]) -> None:
+def _apply(txn: Writer, incoming: Incoming, planned: Callable[[], tuple[WritePlan, pa.Table] | None]) -> None:
     def aimed_at(near: Region) -> Iterable[FileGroupId]:
         if (made := planned()) is None:
             return ()

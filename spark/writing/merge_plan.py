@@ -11,7 +11,7 @@ from ...conflict import Region
 from ...hudi.files import FileGroupId
 from ...hudi.table import partition_paths
 from ...hudi.timeline import Snapshot
-from ...occ.staging import PARTITION_COLUMN, Kept, Plan, TaskFiles
+from ...occ.staging import PARTITION_COLUMN, Kept, TaskFiles, WritePlan
 from ...occ.transaction import Transaction
 from ...occ.turns import take_turn, targets
 from ..tasks import Answer, MergeTask, TargetsTask, Task, applied, looked_at
@@ -26,7 +26,7 @@ class Planned:
         everywhere: the partitions in which all keys are looked up.
     """
 
-    plan: Plan
+    plan: WritePlan
     here: pa.Table | None = None
     everywhere: Sequence[str] | None = None
 
@@ -43,8 +43,8 @@ class Merge:
 
     planned: Callable[[Transaction], Planned | None]
     run: Callable[[Transaction, Planned, Task], list[Answer]]
-    task: Callable[[Plan], Task] = MergeTask
-    targets: Callable[[Plan], Task] = TargetsTask
+    task: Callable[[WritePlan], Task] = MergeTask
+    targets: Callable[[WritePlan], Task] = TargetsTask
 
     def take_turn(self, txn: Transaction) -> None:
         """Take the transaction's turn; see `occ.turns.take_turn`."""
@@ -72,7 +72,7 @@ class Merge:
             return [applied(made.plan, made.here, files)]
 
 
-def plan_here(plan: Plan, rows: pa.Table, old: Snapshot, sizes: JobSizes) -> Plan | None:
+def plan_here(plan: WritePlan, rows: pa.Table, old: Snapshot, sizes: JobSizes) -> WritePlan | None:
     """Return the plan with the slices that the rows may touch, or None when they are too much for the driver."""
     if rows.num_rows > sizes.small_rows:
         return None
@@ -83,7 +83,7 @@ def plan_here(plan: Plan, rows: pa.Table, old: Snapshot, sizes: JobSizes) -> Pla
     slices = {p: tuple(old.file_slices(p)) for p in partitions}
     if sum(s.total_size for group in slices.values() for s in group) > sizes.driver_bytes:
         return None
-    return Plan(plan.spec, slices, plan.delete)
+    return WritePlan(plan.spec, slices, plan.delete)
 
 
 def in_each(rows: pa.Table, partitions: Sequence[str]) -> pa.Table:

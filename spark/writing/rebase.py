@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from ...hudi.timeline import FileSlice, WriteStat
 from ...occ.rebase import Lost, merge_rows, refuse_same_rows
-from ...occ.staging import Kept, Plan, slices_by_partition
+from ...occ.staging import Kept, WritePlan, slices_by_partition
 from ...occ.writing import NewValues
 from ..tasks import Answer, ChosenTask, RebaseTask
 
@@ -89,7 +89,7 @@ class ConditionAgain:
         now = {each.group: each for unit in lost.units for each in unit.current}
         now |= {each.group: each for each in (*(mine.current for mine in lost.appended), *lost.appeared)}
         slices = list(now.values())
-        task = ChosenTask(Plan(lost.spec, slices_by_partition(slices)), self._values, lost)
+        task = ChosenTask(WritePlan(lost.spec, slices_by_partition(slices)), self._values, lost)
         return stats_of(self._collect(self._named(self._any(), slices), task)) if slices else []
 
     def _any(self) -> Any:

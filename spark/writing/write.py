@@ -29,7 +29,7 @@ from ...hudi.timeline import FileSlice, Snapshot, WriteStat
 from ...occ.entries import slices_that_may_match
 from ...occ.incoming import ADD, NULL, REFUSE, Incoming, refuse_new_columns, refuse_some_of_the_order, stored_type
 from ...occ.session import Partition, known_partition, listed, partition_path_of, refuse_misspelled
-from ...occ.staging import GROUP_COLUMN, NEW, PARTITION_COLUMN, Kept, Plan, slices_by_partition
+from ...occ.staging import GROUP_COLUMN, NEW, PARTITION_COLUMN, Kept, WritePlan, slices_by_partition
 from ...occ.table import Table
 from ...occ.transaction import Retries, Transaction, WriteOptions, WriteResult, refuse_unknown
 from ...occ.turns import take_turn
@@ -313,10 +313,10 @@ class Writes:
             def planned(txn: Transaction) -> Planned:
                 spec = txn.file_spec(schema)
                 old = txn.current if keep_old else Snapshot()
-                here = None if small is None else plan_here(Plan(spec), small, old, self._sizes)
+                here = None if small is None else plan_here(WritePlan(spec), small, old, self._sizes)
                 if here is not None:
                     return Planned(here, small)
-                return Planned(Plan(spec, slices_by_partition(old.file_slices())))
+                return Planned(WritePlan(spec, slices_by_partition(old.file_slices())))
 
             def work(txn: Transaction) -> list[WriteStat]:
                 nonlocal small
@@ -398,7 +398,7 @@ class Writes:
         return Merge(planned, run)
 
     def _shuffled(
-        self, plan: Plan, source: Source, schema: pa.Schema, everywhere: Sequence[str] | None = None
+        self, plan: WritePlan, source: Source, schema: pa.Schema, everywhere: Sequence[str] | None = None
     ) -> Shuffled:
         """Shuffle the rows, or keys of all the partitions ``everywhere``, so that those of a unit of work are in one task."""
         if everywhere is not None:
@@ -442,7 +442,7 @@ class Writes:
         # A join depends on the files of the snapshot, so another attempt cannot use its shuffle.
         return source.shuffled((way, *(everywhere or ())) if way else None, shuffle)
 
-    def _joined(self, plan: Plan, rows: Any, schema: pa.Schema, tasks: int) -> Any:
+    def _joined(self, plan: WritePlan, rows: Any, schema: pa.Schema, tasks: int) -> Any:
         """Look keys up by a join with the key column of the base files (a simple index), for large tables of few partitions."""
         from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
@@ -513,7 +513,7 @@ class Writes:
                 now, schema = txn.current, txn.written_schema
                 if schema is None:
                     return None
-                plan = Plan(txn.file_spec(schema), delete=True)
+                plan = WritePlan(txn.file_spec(schema), delete=True)
                 everywhere = None if located else now.partitions()
                 if source.small is not None:
                     spread = source.small if everywhere is None else in_each(source.small, everywhere)
@@ -594,7 +594,7 @@ class Writes:
             # rebase.
             if not slices:
                 return []
-            plan = Plan(txn.file_spec(schema), slices_by_partition(slices))
+            plan = WritePlan(txn.file_spec(schema), slices_by_partition(slices))
             stats = stats_of(run(self._named(condition, schema, slices, computed), ChosenTask(plan, values)))
             txn.add(stats)
             return stats
@@ -657,7 +657,7 @@ class Writes:
                     when, new_ones, known, columns_of, url, config, txn.workspace.required, adds=none.adds
                 )
                 spec = txn.file_spec(clauses.schema)
-                return Planned(Plan(spec, slices_by_partition(txn.current.file_slices()), combine=clauses))
+                return Planned(WritePlan(spec, slices_by_partition(txn.current.file_slices()), combine=clauses))
 
             def work(txn: Transaction) -> list[WriteStat]:
                 # A Spark job costs more than the whole merge of a few rows.
@@ -776,7 +776,7 @@ class Writes:
         return max(self._sizes.tasks_per_core * self._cores, (size or 0) // self._sizes.task_bytes)
 
 
-def _small(plan: Plan, slots: int) -> dict[str, str]:
+def _small(plan: WritePlan, slots: int) -> dict[str, str]:
     """Return the file ids of small slices, with the slot of their partition whose new keys join each."""
     spec = plan.spec
     if plan.delete or spec.config.merge_on_read:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakelatch
-from lakelatch.occ.staging import Plan, TaskFiles, apply
+from lakelatch.occ.staging import TaskFiles, WritePlan, apply
 
 from .cases import PLAIN, WRITE_OPTIONS, rows
 from .readers import Row, ask_jvm, by_hudi_rs, by_us, in_order
@@ -30,7 +30,7 @@ def upsert_by_row_groups(table: lakelatch.Table, changed: list[Row], *, delete: 
         slices = {group.partition: (group,) for group in txn.snapshot.file_slices()}
         given = pa.Table.from_pylist(changed, PLAIN)
         with TaskFiles(spec, 0) as files:
-            apply(Plan(spec, slices, delete=delete), given.select(["id", "place"]) if delete else given, files)
+            apply(WritePlan(spec, slices, delete=delete), given.select(["id", "place"]) if delete else given, files)
             txn.add(files.stats())
 
 

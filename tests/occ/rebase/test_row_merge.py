@@ -19,7 +19,7 @@ from lakelatch.hudi.timeline.snapshot import FileSlice
 from lakelatch.occ.liveness.heartbeat import heartbeat_path
 from lakelatch.occ.rebase.rebase import Lost, OwnFile, Unit
 from lakelatch.occ.rebase.replay_rows import merge_unit
-from lakelatch.occ.staging.apply_rows import Plan, TaskFiles, apply
+from lakelatch.occ.staging.apply_rows import TaskFiles, WritePlan, apply
 from lakelatch.occ.staging.file_spec import FileSpec
 from lakelatch.storage.local.store import LocalStore
 
@@ -66,7 +66,7 @@ class Folder:
 
     def written(self, instant: str, change: Any, old: FileSlice | None) -> FileSlice | None:
         """The slice that a transaction makes; None when it changes nothing."""
-        plan = Plan(self.spec(instant), {"": (old,)} if old else {}, delete=isinstance(change, frozenset))
+        plan = WritePlan(self.spec(instant), {"": (old,)} if old else {}, delete=isinstance(change, frozenset))
         listed = sorted(change) if plan.delete else [(k, *v) for k, v in change.items()]
         rows = pa.table({"id": listed}, pa.schema([SCHEMA.field("id")])) if plan.delete else table(listed)
         with TaskFiles(plan.spec, 0) as files:

@@ -17,7 +17,7 @@ import lakelatch
 from lakelatch.occ.check.check import check
 from lakelatch.occ.entries.column_statistics import RANGES, decode_ranges, encode_ranges, ranges_path
 from lakelatch.occ.staging import key_spans
-from lakelatch.occ.staging.apply_rows import Plan, holders, owners, slices_by_partition
+from lakelatch.occ.staging.apply_rows import WritePlan, holders, owners, slices_by_partition
 from lakelatch.occ.table.table import Table
 from lakelatch.storage.local.store import LocalStore
 from lakelatch.testing.faults import FaultStore, On, Refuse
@@ -215,7 +215,7 @@ def lookups(table: Table, keys: list[str], delete: bool) -> list[Any]:
         for spans in (key_spans.KeySpans(), None):
             spec = pickle.loads(pickle.dumps(fresh))
             object.__setattr__(spec, "spans", spans)
-            plan = Plan(spec, slices_by_partition(txn.snapshot.file_slices()), delete=delete)
+            plan = WritePlan(spec, slices_by_partition(txn.snapshot.file_slices()), delete=delete)
             there = []
             for partition in sorted(plan.slices):
                 took, left = (holders(plan, partition, asked), None) if delete else owners(plan, partition, asked)
@@ -299,7 +299,7 @@ def test_lookups_find_the_same_in_files_that_the_jvm_has_written(
                 slices_by_partition(txn.snapshot.file_slices()),
             )
             for partition, slices in by_partition.items():
-                owners(Plan(spec, by_partition), partition, pa.array(["none"]))
+                owners(WritePlan(spec, by_partition), partition, pa.array(["none"]))
                 assert spec.spans.owes(partition)
                 spec.spans.keep(table.store, partition, slices)
                 assert len(decode_ranges(partition, (root / ranges_path(partition)).read_bytes())) == len(slices)

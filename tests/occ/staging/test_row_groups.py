@@ -35,7 +35,7 @@ from lakelatch.hudi.timeline.snapshot import FileSlice
 from lakelatch.occ.check.findings import Findings
 from lakelatch.occ.check.footers import _keys, inspect
 from lakelatch.occ.liveness.heartbeat import heartbeat_path
-from lakelatch.occ.staging.apply_rows import Plan, TaskFiles, apply
+from lakelatch.occ.staging.apply_rows import TaskFiles, WritePlan, apply
 from lakelatch.occ.staging.file_spec import FileSpec, WantedFacts
 from lakelatch.occ.staging.old_file import OldFile
 from lakelatch.storage.local.store import LocalStore
@@ -83,7 +83,7 @@ class Group:
         )
         rows = pa.table({"id": pa.array(change, pa.string())}) if isinstance(change, list) else change
         delete = delete or isinstance(change, list)
-        plan = Plan(replace(spec, **more), {"": (self.slice,)} if self.slice else {}, delete=delete)
+        plan = WritePlan(replace(spec, **more), {"": (self.slice,)} if self.slice else {}, delete=delete)
         with TaskFiles(plan.spec, 0) as files:
             apply(plan, rows, files)
             stat = next(iter(files.stats()), None)

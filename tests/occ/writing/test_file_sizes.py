@@ -13,7 +13,7 @@ import lakelatch
 from lakelatch.errors import ConfigError
 from lakelatch.hudi.table.config import PROPERTIES_PATH
 from lakelatch.occ.check.check import check
-from lakelatch.occ.staging import GROUP_COLUMN, Plan, TaskFiles, apply
+from lakelatch.occ.staging import GROUP_COLUMN, TaskFiles, WritePlan, apply
 
 from ..world import independent_content
 
@@ -115,7 +115,7 @@ def test_new_rows_that_a_join_sends_to_a_small_file_overflow_into_new_files(tmp_
             (old,), spec = txn.current.file_slices(), txn.file_spec(SCHEMA)
             given = rows(500, 12_000).append_column(GROUP_COLUMN, pa.array([old.file_id] * 11_500))
             with TaskFiles(spec, 0) as files:
-                apply(Plan(spec, {"": (old,)}), given, files)
+                apply(WritePlan(spec, {"": (old,)}), given, files)
                 txn.add(files.stats())
         assert len(sizes(t)) > 3
         assert max(sizes(t)) < TARGET * 5 // 4
