@@ -48,6 +48,7 @@ def require(peer: str) -> None:
 
 
 # A JVM starts in ten seconds, on a busy machine in thirty, and each run has four of them.
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.jvm
 @pytest.mark.skipif(not THOROUGH, reason="starts dozens of JVMs: make thorough")

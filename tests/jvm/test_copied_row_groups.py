@@ -60,6 +60,7 @@ def asked(folder: Path, kind: str, **more: Any) -> dict[str, Any]:
     return {"path": str(folder), "kind": kind, **more}
 
 
+@pytest.mark.thorough
 def test_the_jvm_reads_row_groups_that_were_taken_over_and_upserts_onto_them(tmp_path: Path) -> None:
     held = made(tmp_path / INDEXES[0])
     shutil.copytree(tmp_path / INDEXES[0], tmp_path / INDEXES[1])

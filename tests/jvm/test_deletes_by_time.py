@@ -64,6 +64,7 @@ def test_deletes_that_the_jvm_orders_by_a_time(tmp_path: Path) -> None:
     assert in_order(answer["rows"]) == in_order(by_us(path)) == in_order(by_hudi_rs(path))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("kind", "version"), crossed(KINDS, [8, 9]))
 def test_deletes_by_time_are_the_same_for_all_readers_whoever_has_merged_them(
     tmp_path: Path, kind: str, version: int

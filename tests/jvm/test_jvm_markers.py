@@ -84,6 +84,7 @@ def test_jvm_hudi_reads_our_lists_of_markers(tmp_path: Path) -> None:
             assert told.value.landed is False
 
 
+@pytest.mark.thorough
 def test_we_read_the_lists_of_markers_of_a_jvm_writer_and_it_cleans_by_ours(tmp_path: Path) -> None:
     """Each meets what the other left when it died: files, their markers in lists, a heartbeat."""
     its, ours = (for_jvm_writer(tmp_path / name, "simple") for name in ("its", "ours"))

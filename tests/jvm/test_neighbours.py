@@ -81,6 +81,7 @@ def test_both_write_the_same_file_groups_and_no_acknowledged_row_is_lost(tmp_pat
     shared.table.close()
 
 
+@pytest.mark.thorough
 def test_what_the_jvm_does_is_imported_whatever_it_is(tmp_path: Path) -> None:
     shared = Shared(tmp_path)
     expected = {f"{who}{number}{part}": 0 for who in "jp" for part in "ab" for number in range(3)}
@@ -186,6 +187,7 @@ def test_a_plan_of_the_jvm_is_executed_by_ours(tmp_path: Path, service: str) -> 
     table.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", some(["copy-on-write, simple index", "merge-on-read, simple index"], 1))
 def test_a_restore_of_the_jvm_is_imported(tmp_path: Path, kind: str) -> None:
     shared = Shared(tmp_path, **KINDS[kind])

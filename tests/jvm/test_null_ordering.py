@@ -14,6 +14,7 @@ from .readers import ask_jvm, by_hudi_rs, by_us, in_order
 pytestmark = pytest.mark.jvm
 
 
+@pytest.mark.thorough
 def test_the_jvm_fails_on_null_ordering_values_that_a_log_file_meets(tmp_path: Path) -> None:
     """Written as a table that is ordered by commits, and then declared as one that is ordered by a column."""
 

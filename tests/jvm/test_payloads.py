@@ -20,6 +20,7 @@ HONOURED = ("OverwriteWithLatestAvroPayload", "DefaultHoodieRecordPayload", "Eve
 TABLES = [f"{payload}-{version}-{kind}" for payload in HONOURED for version in (8, 9) for kind in TYPES]
 
 
+@pytest.mark.thorough
 def test_the_jvm_goes_on_where_we_have_written_as_if_it_had(tmp_path: Path) -> None:
     require_jvm()
     with tarfile.open(ARCHIVE) as archive:

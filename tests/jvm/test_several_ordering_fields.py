@@ -131,6 +131,7 @@ def test_the_jvm_and_we_write_one_table_in_turn(tmp_path: Path, kind: str, type_
         shared.agree()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("type_", some(TYPES, 1))
 def test_deletes_that_the_jvm_orders_by_several_fields(tmp_path: Path, type_: str) -> None:
     shared = Shared(tmp_path, "a number and a text", type_)
@@ -139,6 +140,7 @@ def test_deletes_that_the_jvm_orders_by_several_fields(tmp_path: Path, type_: st
     shared.put_by_jvm(shared.steps("again", "gone "), marked=False)
 
 
+@pytest.mark.thorough
 def test_log_compactions_of_such_deletes_are_read_by_the_jvm(tmp_path: Path) -> None:
     """And of those that are ordered by a date among several fields, which the JVM writes and fails to read itself."""
     types = [pa.date32(), pa.int32(), pa.timestamp("us", "UTC"), pa.string()]
@@ -192,6 +194,7 @@ def test_log_compactions_of_such_deletes_are_read_by_the_jvm(tmp_path: Path) -> 
     agree()
 
 
+@pytest.mark.thorough
 def test_the_jvm_fails_on_a_null_among_several_ordering_fields(tmp_path: Path) -> None:
     """When it writes the row again, which is why neither type of table holds one."""
     answers = []

@@ -51,6 +51,7 @@ NEWEST_LAST = {"a": 3, "b": 7, "c": 4, "d": 6, "e": 5, "f": 9}
 OLDEST_LAST = {"a": 8, "b": 6, "c": 9, "d": 7, "e": 5, "f": 1}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("version", some([8, 9], 1))
 def test_every_reader_sees_the_newest_text(tmp_path: Path, version: int) -> None:
     path = tmp_path / "t"
@@ -77,6 +78,7 @@ def test_every_reader_sees_the_newest_text(tmp_path: Path, version: int) -> None
         agree(wanted)
 
 
+@pytest.mark.thorough
 def test_the_jvm_takes_the_last_text_of_a_parquet_block_for_that_of_every_row(tmp_path: Path) -> None:
     """Hudi 1.2.0; with Avro it does not. Where this fails, a later Hudi needs no Avro any more."""
     schema = pa.schema([("id", pa.string()), ("part", pa.string()), ("v", pa.string())])

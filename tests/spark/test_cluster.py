@@ -218,6 +218,7 @@ def below(pids: list[int]) -> list[int]:
     return [*found, *below(found)] if found else []
 
 
+@pytest.mark.thorough
 def test_what_goes_wrong_while_a_job_writes_is_told_in_a_sentence_and_leaves_nothing(
     stage: Stage, tmp_path: Path
 ) -> None:

@@ -76,6 +76,7 @@ def data_files(folder: Path) -> list[str]:
     return [each.name for each in folder.glob("*=*/*") if not each.name.endswith("_metadata")]
 
 
+@pytest.mark.thorough
 def test_services_of_a_killed_driver_are_ended_or_finished_while_its_tasks_go_on(
     tmp_path: Path, before: dict[str, list[dict[str, Any]]], driver: subprocess.Popen[str]
 ) -> None:

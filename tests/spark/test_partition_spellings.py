@@ -94,6 +94,7 @@ def held(rows: Any) -> list[tuple[str, str | None]]:
     return sorted(((row["id"], row["p"]) for row in found), key=lambda row: int(row[0]))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("hive", "encode"), some(product([True, False], repeat=2), 2))
 def test_every_spelling_is_read_once(spark: Any, tmp_path: Path, hive: bool, encode: bool) -> None:
     from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it

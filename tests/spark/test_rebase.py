@@ -267,6 +267,7 @@ def test_a_condition_is_evaluated_on_what_has_landed_meanwhile_and_on_nothing_el
     assert_holds(table, {k: v for k, v in base().items() if v[2] < 49 and k != "k0"} | {"stays": ("sf", 2, 1)})
 
 
+@pytest.mark.thorough
 def test_an_incremental_read_tells_each_row_once_whichever_span_it_asks_for(
     make: Callable[..., Any], spark: Any, staged: Any
 ) -> None:

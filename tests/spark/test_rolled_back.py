@@ -72,6 +72,7 @@ def test_a_job_runs_again(make: Callable[..., Any], spark: Any, statement: str, 
     assert found == {"b": 5, "c": 5} if gone else found == {"a": 9, "b": 5, "c": 5}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("verb", "kind"), [each for each in crossed(reversed(STATEMENTS), TYPES) if each[0] != "read"])
 def test_a_verb_runs_again(
     make: Callable[..., Any], spark: Any, monkeypatch: pytest.MonkeyPatch, verb: str, kind: str

@@ -121,7 +121,7 @@ class OfConnect:
     ("session", "message"),
     [
         (OfConnect(), "Spark Connect session"),
-        (types.SimpleNamespace(version="3.5.9", _jsparkSession=object()), "Spark 3.5.9, and 4.0 is the oldest"),
+        (types.SimpleNamespace(version="3.4.4", _jsparkSession=object()), "Spark 3.4.4, and 3.5 is the oldest"),
         (None, "NoneType is no SparkSession"),
         ("file:///table", "str is no SparkSession"),
     ],

@@ -33,6 +33,7 @@ def holds(table: Any, model: dict[str, int]) -> None:
 WAYS = [("driver", None), ("tasks", None), ("tasks", 2)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("way", "type_"), crossed(WAYS, ["copy_on_write", "merge_on_read"]))
 def test_the_first_field_that_differs_decides(spark, make, way, type_):
     route, bucket_count = way

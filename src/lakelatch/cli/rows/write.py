@@ -109,7 +109,7 @@ def retract(
     note: Noted = None,
     json: Json = False,
 ) -> None:
-    """Take back the events of a stream whose ids are in a file, with the keys of their rows; other columns are not looked at."""
+    """Take events of a stream back, by their ids in a file. It has the keys of their rows, too."""
     _write("retract", url, file, format, batch, note, name, json=json)
 
 

@@ -114,7 +114,7 @@ def alter(
     foreign_readers: Annotated[bool | None, typer.Option(help="As of streams add.")] = None,
     json: Json = False,
 ) -> None:
-    """Change a stream. Events that were written stay what they are."""
+    """Change a stream: its defaults, null rule or mergers. Events that were written stay what they are."""
     import lakelatch
 
     mergers, pairs = (
@@ -133,7 +133,7 @@ def alter(
 
 
 def drop(url: Url, name: Annotated[str, typer.Argument(help="Of the stream.")], *, json: Json = False) -> None:
-    """Drop a stream: it takes no more events. What it has written stays."""
+    """Drop a stream; what it has written stays. It takes no more events."""
     import lakelatch
 
     with lakelatch.open(url) as table:
@@ -142,7 +142,7 @@ def drop(url: Url, name: Annotated[str, typer.Argument(help="Of the stream.")], 
 
 
 def undrop(url: Url, name: Annotated[str, typer.Argument(help="Of the stream.")], *, json: Json = False) -> None:
-    """Let a dropped stream take events again, without defaults."""
+    """Let a dropped stream take events again. Its defaults are gone."""
     import lakelatch
 
     with lakelatch.open(url) as table:
