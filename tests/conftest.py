@@ -1,13 +1,16 @@
 """What holds for every test: how Hypothesis makes up examples, and that nothing beside the checkout is read."""
 
 import gc
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from .beside import watch
 from .java import short_lived
-from .thorough import THOROUGH, covering
+from .thorough import THOROUGH, covering, some
+
+OCC, CASES_MAX = Path(__file__).parent / "occ", 8
 
 watch()
 short_lived()
@@ -41,11 +44,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Of a test that is parametrised more than once, keep a part in which each value stands at least once.
 
     Under each parameter of its fixtures: a suite that every lock passes is no enumeration. A case that is named is run, and the
-    table of decisions, which takes no time, is run as a whole. Of those marked ``thorough`` none is kept.
+    table of decisions, which takes no time, is run as a whole. Of those marked ``thorough`` none is kept, and of the thousands of
+    cases of `occ` the first, the last and some between, for each test that is not marked ``whole``.
     """
     if any("::" in each for each in config.args):
         return
     crossed = dict[tuple[object, ...], list[tuple[pytest.Item, tuple[object, ...]]]]()
+    long = dict[tuple[object, ...], list[pytest.Item]]()
     for item in items:
         marks = [mark.args[0] for mark in item.iter_markers("parametrize") if mark.args]
         if len(marks) > 1 and isinstance(item, pytest.Function) and item.path.parent.name != "conflict":
@@ -54,7 +59,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             under = tuple((name, n) for name, n in item.callspec.indices.items() if name not in named)
             row = tuple(tuple(id(item.callspec.params[name]) for name in axis) for axis in axes)
             crossed.setdefault((item.parent, item.originalname, under), []).append((item, row))
+        elif (
+            marks
+            and isinstance(item, pytest.Function)
+            and OCC in item.path.parents
+            and not item.get_closest_marker("whole")
+        ):
+            long.setdefault((item.parent, item.originalname), []).append(item)
     left_out = set[pytest.Item]() if THOROUGH else {each for each in items if each.get_closest_marker("thorough")}
+    for each in long.values():
+        left_out |= set(each) - set(some(each, CASES_MAX))
     for cases in crossed.values():
         kept = set(covering([row for _, row in cases]))
         left_out |= {item for n, (item, _) in enumerate(cases) if n not in kept}

@@ -349,6 +349,7 @@ def test_errors_survive_pickling(kind, message, details):
     assert (back.landed, back.retryable) == (kind.landed, kind.retryable)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("kind", CLASSES)
 def test_every_error_belongs_to_the_tree_and_says_what_it_means(kind):
     assert issubclass(kind, LakeLatchError)

@@ -23,6 +23,7 @@ FIELDS_THAT_APPEAR = {
 }
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("number", range(len(BODIES)))
 def test_an_entry_of_an_earlier_version_keeps_its_bytes(number: int) -> None:
     raw = json.loads(BODIES[number])

@@ -31,6 +31,7 @@ def says(doc: str) -> str:
     return _ELSEWHERE.sub("", doc)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("each", PUBLIC)
 def test_a_docstring_says_something_by_itself(each: Any) -> None:
     assert len(says(inspect.getdoc(each) or "").split()) >= 4

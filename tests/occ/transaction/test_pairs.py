@@ -157,6 +157,7 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Row
     return {name: (folder / name, PairWorld.make_base(folder / name, **each)) for name, each in TABLES.items()}
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("kind", "first"),
     [pytest.param(kind, first, id=f"{kind}, {first.name}") for kind, all_of in VERBS.items() for first in all_of],
