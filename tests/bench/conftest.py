@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakelatch.bench import Results, WritePlan, contenders, measure, read, scenario
+from lakelatch.bench import Plan, Results, contenders, measure, read, scenario
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def lab(tmp_path: Path) -> Callable[..., Results]:
         chosen = tuple(map(scenario.load, names)) or (scenario.of("own", facts),)
         out = tmp_path / f"out{len(list(tmp_path.iterdir()))}"
         measure(
-            WritePlan(
+            Plan(
                 chosen,
                 tuple(found),
                 out,
