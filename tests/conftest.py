@@ -10,7 +10,7 @@ from .beside import watch
 from .java import short_lived
 from .thorough import THOROUGH, covering, some
 
-OCC, CASES_MAX = Path(__file__).parent / "occ", 8
+CASES_MAX = {"occ": 8, "spark": 3}  # of a test, by folder
 
 watch()
 short_lived()
@@ -39,13 +39,18 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.enable()
 
 
+def _cases_max(item: pytest.Item) -> int:
+    here = Path(__file__).parent
+    return next((most for folder, most in CASES_MAX.items() if here / folder in item.path.parents), 0)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of a test that is parametrised more than once, keep a part in which each value stands at least once.
 
     Under each parameter of its fixtures: a suite that every lock passes is no enumeration. A case that is named is run, and the
     table of decisions, which takes no time, is run as a whole. Of those marked ``thorough`` none is kept, and of the thousands of
-    cases of `occ` the first, the last and some between, for each test that is not marked ``whole``.
+    cases of `occ` and `spark` the first, the last and some between, for each test that is not marked ``whole``.
     """
     if any("::" in each for each in config.args):
         return
@@ -59,16 +64,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             under = tuple((name, n) for name, n in item.callspec.indices.items() if name not in named)
             row = tuple(tuple(id(item.callspec.params[name]) for name in axis) for axis in axes)
             crossed.setdefault((item.parent, item.originalname, under), []).append((item, row))
-        elif (
-            marks
-            and isinstance(item, pytest.Function)
-            and OCC in item.path.parents
-            and not item.get_closest_marker("whole")
-        ):
+        elif marks and isinstance(item, pytest.Function) and _cases_max(item) and not item.get_closest_marker("whole"):
             long.setdefault((item.parent, item.originalname), []).append(item)
     left_out = set[pytest.Item]() if THOROUGH else {each for each in items if each.get_closest_marker("thorough")}
     for each in long.values():
-        left_out |= set(each) - set(some(each, CASES_MAX))
+        left_out |= set(each) - set(some(each, _cases_max(each[0])))
     for cases in crossed.values():
         kept = set(covering([row for _, row in cases]))
         left_out |= {item for n, (item, _) in enumerate(cases) if n not in kept}

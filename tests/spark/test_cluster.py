@@ -158,6 +158,7 @@ def test_a_worker_without_the_package_says_so_and_runs_with_the_archive(stage: S
     stage.judge(place, ["plain+insert", "plain+upsert"])
 
 
+@pytest.mark.thorough
 def test_keys_that_are_wrong_on_the_workers_alone_are_told_as_theirs(stage: Stage, tmp_path: Path) -> None:
     """The driver finds its keys in its environment, the executors others in theirs: of an unknown user, and a wrong secret.
 
