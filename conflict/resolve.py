@@ -493,15 +493,6 @@ def settle_schema(
     for candidate, schema in later:
         if not schema or schema in (began, settled):
             continue
-        # Rows of ours, planned with a column that is gone, would lose its values unasked.
-        if wanted is not None and ours.kind in INGESTION and (gone := dropped(schema)):
-            return Conflict(
-                candidate,
-                ours,
-                (),
-                f"it dropped {', '.join(gone)}, and rows were written here when the table had that",
-                "run the write again: Table.run does. Rows that name the column are refused then",
-            )
         # Both changed it, and to different schemas: neither contains the other's columns for certain.
         if settled != began:
             return Conflict(
@@ -510,6 +501,15 @@ def settle_schema(
                 (),
                 "both changed the table's schema",
                 "run the write again on the new schema: Table.run does",
+            )
+        # Rows of ours, planned with a column that is gone, would lose its values unasked.
+        if wanted is not None and ours.kind in INGESTION and (gone := dropped(schema)):
+            return Conflict(
+                candidate,
+                ours,
+                (),
+                f"it dropped {', '.join(gone)}, and rows were written here when the table had that",
+                "run the write again: Table.run does. Rows that name the column are refused then",
             )
         # We changed nothing, so theirs becomes the base that later candidates are compared with.
         settled = began = schema

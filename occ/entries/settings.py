@@ -472,7 +472,7 @@ class Settings:
         return made
 
     def uses_of(self, column: str) -> list[str]:
-        """Return the settings and streams that need a column of the table, given by itself or by the path to a field inside it."""
+        """Return the settings and streams that need a column of the table, or the one around the field at a path."""
         from ...conditions import columns_of, parse
 
         column = column.partition(".")[0]
