@@ -175,12 +175,10 @@ class Workspace:
             place = rows.schema.get_field_index(field.name)
             if place < 0 and (columns is None or field.name in columns):
                 rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
-            elif (
-                place >= 0
-                and rows.schema.types[place] != field.type
-                and can_become(rows.schema.types[place], field.type)
-            ):
-                rows = rows.set_column(place, field, rows.column(place).cast(field.type))
+            elif place >= 0 and (kind := rows.schema.types[place]) != field.type:
+                # Fields may have been dropped inside it, too.
+                if can_become(kind, field.type) or pa.types.is_nested(kind):
+                    rows = rows.set_column(place, field, rows.column(place).cast(field.type))
         return rows
 
     def rewrite(self, group: FileSlice) -> NewFile:
