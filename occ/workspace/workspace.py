@@ -175,10 +175,8 @@ class Workspace:
             place = rows.schema.get_field_index(field.name)
             if place < 0 and (columns is None or field.name in columns):
                 rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
-            elif place >= 0 and (kind := rows.schema.types[place]) != field.type:
-                # Fields may have been dropped inside it, too.
-                if can_become(kind, field.type) or pa.types.is_nested(kind):
-                    rows = rows.set_column(place, field, rows.column(place).cast(field.type))
+            elif place >= 0 and _casts(rows.schema.types[place], field.type):
+                rows = rows.set_column(place, field, rows.column(place).cast(field.type))
         return rows
 
     def rewrite(self, group: FileSlice) -> NewFile:
@@ -620,6 +618,13 @@ class Workspace:
                 "Begin it as 'insert_overwrite'",
                 operation=self.operation,
             )
+
+
+def _casts(stored: pa.DataType, kind: pa.DataType) -> bool:
+    """Return whether a column of a file is shown in another type. One inside which fields were dropped is, too."""
+    import pyarrow.types as types
+
+    return stored != kind and (types.is_nested(stored) or can_become(stored, kind))
 
 
 def _is_slice(group: Any, name: str) -> FileSlice:
