@@ -286,7 +286,11 @@ class CommitLog:
             while True:
                 path = slot_path(self.epoch, self.next_slot)
                 body = read.body(self.epoch, self.next_slot)
-                if body is None and isinstance(read, Received) and (self.state.closed or self.next_slot == self.first_slot):
+                if (
+                    body is None
+                    and isinstance(read, Received)
+                    and (self.state.closed or self.next_slot == self.first_slot)
+                ):
                     read = ReadAhead(
                         self._store, self._env
                     )  # how the next epoch begins is looked up, if it was not told
