@@ -206,6 +206,7 @@ def test_a_bucket_is_left_as_it_was(tmp_path, monkeypatch):
         assert read(out).runs[0]["done"] == 4
 
 
+@pytest.mark.thorough
 @pytest.mark.server
 def test_a_store_whose_conditional_writes_race_gets_no_rate(tmp_path, monkeypatch):
     with s3s_fs(tmp_path / "s3") as bucket:
