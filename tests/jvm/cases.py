@@ -23,7 +23,7 @@ def case(
     *versions: int, about_commits: bool = True
 ) -> Callable[[Callable[[Path, int], Story]], Callable[[Path, int], Story]]:
     """Add a kind of table in these versions; `make test` takes one of them: the first where commits are what it is about,
-    since of others the JVM is asked for less, and the last where it is how the rows lie.
+    since of others the JVM is asked for the rows alone, and the last where it is how the rows lie.
     """
     if not THOROUGH:
         versions = versions[:1] if about_commits else versions[-1:]
