@@ -145,7 +145,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
             made.stories[name] = tell(folder / name)
         for index in WRITES:
             made.stories[written(index)] = for_jvm_writer(folder / written(index), index)
-        made.stories |= spark_stories(folder)
+        if BY_SPARK:
+            made.stories |= spark_stories(folder)
         for story in made.stories.values():
             stack.callback(story.table.close)
         made.served = serve(folder / "served")
