@@ -190,6 +190,7 @@ def _reachable(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> str:
     return f"{bucket.url}/mine?endpoint={bucket.options['endpoint']}&region=us-east-1&allow_http=true"
 
 
+@pytest.mark.thorough
 @pytest.mark.server
 def test_a_bucket_is_left_as_it_was(tmp_path, monkeypatch):
     with versitygw(tmp_path / "s3") as bucket:
