@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from math import inf
 from multiprocessing import Pool
 from pathlib import Path
 
@@ -64,11 +65,11 @@ def broken(name: str) -> Iterator[None]:
         yield
 
 
-def hunt(name: str, seconds: float) -> tuple[int, float, str]:
-    """How many schedules it took to notice the mutant, CPU seconds, and by what; "" when none did."""
+def hunt(name: str, seconds: float, schedules: float = inf) -> tuple[int, float, str]:
+    """How many schedules it took to notice the mutant, CPU seconds, and by what; "" when none of so many did."""
     began, seed = time.process_time(), 0
     with broken(name), simulated():
-        while time.process_time() - began < seconds:
+        while seed < schedules and time.process_time() - began < seconds:
             seed += 1
             try:
                 run(_shape(name, seed))

@@ -406,6 +406,7 @@ def tasks_of(result: Any) -> set[str]:
     return {stat.path.rpartition("/")[2].split("_")[1].split("-")[0] for stat in result.stats}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("partition_by", [(), "city"], ids=["unpartitioned", "one partition"])
 def test_the_first_upsert_and_large_ones_later_are_spread_over_the_cores(
     make: Callable[..., Any], spark: Any, partition_by: Any
