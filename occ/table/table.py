@@ -303,7 +303,7 @@ class Table:
         return change_feed(self.session, after=after, until=until, columns=columns, whole_from=whole_from)
 
     def read_slice(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
-        """Return the rows of one file slice, without columns that its files lack.
+        """Return the rows of one file slice, with the columns that its files have, dropped ones too.
 
         Args:
             group: a file slice of `snapshot`.

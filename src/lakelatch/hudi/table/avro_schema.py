@@ -54,7 +54,10 @@ def to_avro(schema: pa.Schema, table: str, dropped: Collection[str] = ()) -> str
 
 def dropped_columns(text: str) -> tuple[str, ...]:
     """Return the columns that were dropped from the table of a commit's Avro JSON, those inside columns by their paths."""
-    found = read_schema(text).get(_DROPPED)
+    try:
+        found = read_schema(text).get(_DROPPED)
+    except (AttributeError, ValueError):  # it is no schema of columns, which `from_avro` tells
+        return ()
     return tuple(each for each in found if isinstance(each, str)) if isinstance(found, list) else ()
 
 
