@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...errors import CorruptTableError, StorageError
+from ...errors import CorruptTableError, StorageError, UnsupportedTableError
 from ...hudi.files import list_data_files
 from ...hudi.timeline import (
     COMMIT_ACTIONS,
@@ -156,8 +156,20 @@ def view_listed_later(
 
 
 def _newest_schema(timeline: Timeline, commits: Sequence[Instant]) -> str | None:
-    found = (timeline.metadata(instant).schema for instant in reversed(commits))
-    return next((schema for schema in found if schema), timeline.config.create_schema)
+    for instant in reversed(commits):
+        metadata = timeline.metadata(instant)
+        if "latest_schema" in metadata.extra:
+            name = timeline.config.name
+            raise UnsupportedTableError(
+                f"the columns of table {name} were changed by Hudi's schema-on-read ({instant.requested}), which finds a renamed "
+                "column in older files by its number; this library goes by names, and would show nulls. Read it with Hudi and "
+                "hoodie.schema.on.read.enable=true, or write it to another table with that",
+                table=name,
+                feature="schema_on_read",
+            )
+        if metadata.schema:
+            return metadata.schema
+    return timeline.config.create_schema
 
 
 class ViewCache:
