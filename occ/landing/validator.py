@@ -177,7 +177,9 @@ class CommitValidator:
         if decision.commits:
             self._cleared = len(commits), settings, since
         later = [(party, commit.schema) for party, commit in zip(landed, commits, strict=True)]
-        schema = settle_schema(ours, began, wanted, later, partial(dropped_since, began))
+        # Events have columns of streams only, none of which can be dropped.
+        written = None if staged.streams_only and wanted == began else wanted
+        schema = settle_schema(ours, began, written, later, partial(dropped_since, began))
         if isinstance(schema, Conflict):
             return Decision(schema)
         # The files were planned with one schema; merging them onto slices of another means running the work again.

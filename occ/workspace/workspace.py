@@ -170,7 +170,8 @@ class Workspace:
         present = self.present(group)
         rows = self._attempt.seen(lambda: self.session.read_slice(present, columns=columns, meta=meta))
         if (schema := self.written_schema) is not None:  # a file may still have dropped columns
-            rows = rows.select([each for each in rows.column_names if each in (*META_COLUMNS, *schema.names)])
+            kept = {*META_COLUMNS, *schema.names}
+            rows = rows.select([each for each in rows.column_names if each in kept])
         for field in schema or ():
             place = rows.schema.get_field_index(field.name)
             if place < 0 and (columns is None or field.name in columns):
