@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from ..arguments import OperationName, Sink, suggesting, work_of
 from ..errors import BatchLandedError, ConfigError, InputError
@@ -16,7 +16,7 @@ from ..occ.session import Partition
 from ..occ.table import Table
 from ..occ.table import create as create_table
 from ..occ.table import open as open_table
-from ..occ.transaction import RunResult, SeveralTransaction, Transaction, WriteResult
+from ..occ.transaction import Retries, RunResult, SeveralTransaction, Transaction, WriteResult
 from ..progress import ProgressOption, draws
 from .reading import Reads, arrow_schema, one_of
 from .session import settle
@@ -61,7 +61,7 @@ class SparkTable(Writing):
         self.close()
 
     def run(
-        self, job: Callable[[SparkTransaction], T], *, operation: OperationName = "upsert", **bounds: Any
+        self, job: Callable[[SparkTransaction], T], *, operation: OperationName = "upsert", **bounds: Unpack[Retries]
     ) -> RunResult[T]:
         """Read and write in one transaction, retried as a whole when what it read has changed.
 

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import fields, replace
 from functools import wraps
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Unpack
 
 from ...arguments import flag, instance, names, number, suggesting, text, unknown_argument
 from ...environment import SYSTEM, Environment
@@ -29,7 +29,7 @@ from ...locks import shown
 from ...plain_text import visible
 from ...storage import Store
 from ...streams import Stream, declared
-from ..entries import NO_LOCK, OWN_LOCK, Landed, Open, Settings, encode, value_checks
+from ..entries import NO_LOCK, OWN_LOCK, Landed, Open, Settings, SettingsDict, encode, value_checks
 from ..log import LOG, Creation, claim, creation_of, is_epoch, put_properties, start_log, strange_files
 from ..session import PROPERTIES, prove, read_config, settled
 from ..transaction import lay_floor
@@ -81,7 +81,7 @@ def create(
     writer: str = "",
     env: Environment = SYSTEM,
     storage: Mapping[str, Any] | None = None,
-    **settings: Any,
+    **settings: Unpack[SettingsDict],
 ) -> Table:
     """Create an empty Hudi table and open it.
 
@@ -328,7 +328,7 @@ def refuse_unknown_settings(call: Callable[..., Table], given: Mapping[str, Any]
         raise ConfigError(unknown_argument(unknown[0], [*own, *settings]), argument=unknown[0])
 
 
-def settings_for(store: Store, given: dict[str, Any], env: Environment, base: Settings | None = None) -> Settings:
+def settings_for(store: Store, given: Mapping[str, Any], env: Environment, base: Settings | None = None) -> Settings:
     """Return the settings that a new log begins with; those of ``base`` where none are given."""
     local = store.url.startswith("file:")
     settings = (base or Settings(lock=OWN_LOCK if local else NO_LOCK)).changed(**given)

@@ -33,7 +33,7 @@ from ...notebook import view
 from ...progress import ProgressOption, Reporter, drawn, draws
 from ...storage import Store, open_store
 from ...streams import RowHistory, Stream, declared, refuse_incomplete
-from ..entries import Batch, BatchGiven, LogEntry, Origin, Setting, Settings
+from ..entries import Batch, BatchGiven, LogEntry, Origin, Setting, Settings, SettingsDict
 from ..log import EPOCH_SLOTS, LogState
 from ..scan import ChangeFeed, Scan, change_feed, changes, scan
 from ..services import (
@@ -785,7 +785,7 @@ class Table:
         """
         return self.lock.change(url, jvm_writers_stopped=jvm_writers_stopped)
 
-    def change_settings(self, **changes: Any) -> Settings:
+    def change_settings(self, **changes: Unpack[SettingsDict]) -> Settings:
         """Change the table's settings, for all writers.
 
         Bucket counts and constraints are first checked against all rows. Transactions that began under other buckets or fewer

@@ -41,9 +41,12 @@ from .errors import (
 
 if TYPE_CHECKING:
     from . import locks
+    from . import server as server
+    from . import spark as spark
+    from . import testing as testing
     from .locks import lock
     from .occ.coordination import CoordinatorServer
-    from .occ.entries import Settings
+    from .occ.entries import Settings, SettingsDict
     from .occ.liveness import MarkerServer
     from .occ.scan import Scan
     from .occ.session import CommitResult
@@ -78,6 +81,7 @@ _LAZY = {
     "RunResult": "occ.transaction",
     "Scan": "occ.scan",
     "Settings": "occ.entries",
+    "SettingsDict": "occ.entries",
     "SeveralTransaction": "occ.transaction",
     "Table": "occ.table",
     "TableStream": "occ.table",
@@ -120,6 +124,7 @@ __all__ = [
     "RunResult",
     "Scan",
     "Settings",
+    "SettingsDict",
     "SeveralTransaction",
     "StorageError",
     "Table",
@@ -143,20 +148,22 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _PACKAGES:
-        return import_module(f".{name}", __name__)
-    if name in _LAZY:
-        # An eighth of the first import's time went into collections, which look through all that it makes and free nothing.
-        collects = gc.isenabled()
-        gc.disable()
-        try:
-            return getattr(import_module(f".{_LAZY[name]}", __name__), name)
-        finally:
-            if collects:
-                gc.enable()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # to a type checker it would make every name one of this module's
+
+    def __getattr__(name: str) -> Any:
+        if name in _PACKAGES:
+            return import_module(f".{name}", __name__)
+        if name in _LAZY:
+            # An eighth of the first import's time went into collections, which look through all that it makes and free nothing.
+            collects = gc.isenabled()
+            gc.disable()
+            try:
+                return getattr(import_module(f".{_LAZY[name]}", __name__), name)
+            finally:
+                if collects:
+                    gc.enable()
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return sorted({*__all__, *_PACKAGES, "__version__"})
