@@ -64,6 +64,20 @@ def required_by(avro: str | None) -> tuple[str, ...]:
     return required_columns(declared_schema(avro)) if avro else ()
 
 
+@functools.lru_cache(maxsize=64)
+def dropped_by(avro: str | None) -> tuple[str, ...]:
+    """The columns that were dropped from a table with this schema in Avro JSON."""
+    from ...hudi.table import dropped_columns
+
+    return dropped_columns(avro) if avro else ()
+
+
+def dropped_since(before: str | None, avro: str | None) -> list[str]:
+    """The columns that were dropped between two schemas in Avro JSON."""
+    known = dropped_by(before)
+    return [name for name in dropped_by(avro) if name not in known]
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """Snapshot and schema (Avro JSON of the data columns, None before the first commit) as of one slot.

@@ -80,7 +80,9 @@ from ..session import (
     Session,
     TableLock,
     View,
+    arrow_schema,
     connect,
+    dropped_by,
     kept_from,
     known_partition,
     refuse_open,
@@ -772,6 +774,26 @@ class Table:
         """
         return self.run(lambda txn: txn.widen_column(name, type), operation="insert", note=note)
 
+    def drop_column(self, name: str, *, note: Mapping[str, str] | None = None) -> RunResult[None]:
+        """Drop a column, or a field inside one, in one commit, without rewriting files. Its name is taken for good.
+
+        Reads as of earlier commits still show it. Files keep its values until they are rewritten and cleaned. Writers that
+        have begun before do not commit files with the column: they run again.
+
+        Args:
+            name: the column; in a copy-on-write table also a path to a field of a struct: ``"home.zip"``,
+                ``"stops.element.at"`` inside a list, ``"marks.value.note"`` inside a map.
+            note: of the commit, as for `transaction`.
+
+        Returns:
+            The commit.
+
+        Raises:
+            InputError: there is no such column or no other one; or it is of the record key, the partitions, the ordering
+                fields, or a stream or a setting (unique_constraints, check, merge) names it. Nothing was changed.
+        """
+        return self.run(lambda txn: txn.drop_column(name), operation="insert", note=note)
+
     def set_lock(self, url: str, *, jvm_writers_stopped: bool = False) -> Settings:
         """Change the table's lock. Writers may run meanwhile: each switches to it at its next commit.
 
@@ -802,8 +824,8 @@ class Table:
             ConstraintError: rows break a new unique constraint or check; names some.
         """
         session = self._ours()
-        wanted = session.settings.changed(**changes)
-        session.refuse_rule(wanted, session.schema() if {"merge", "ties"} & set(changes) else None)
+        wanted, merges = session.settings.changed(**changes), bool({"merge", "ties"} & set(changes))
+        session.refuse_rule(wanted, session.schema() if merges else None)
         refuse_check(session.config, wanted, self.url)
         if "lock" in changes:
             compared = ("bucket_count", "unique_keys", "unique_constraints", "check")
@@ -817,6 +839,14 @@ class Table:
 
         def build(state: LogState) -> LogEntry:
             after = state.settings.changed(**changes)
+            if merges and state.schema:  # a column may have been dropped since the look above
+                session.refuse_rule(after, arrow_schema(state.schema))
+            if after.timeline_first and dropped_by(state.schema):
+                raise ConfigError(
+                    f"{self.url} has dropped {', '.join(dropped_by(state.schema))}, and JVM writers beside ours could write such "
+                    "columns again, where readers would show old values; neighbours stays as it was",
+                    setting="neighbours",
+                )
             if after.timeline_first and not state.settings.timeline_first:
                 refuse_open(self.url, state)
             return Setting(after, self.writer)

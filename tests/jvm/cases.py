@@ -226,6 +226,42 @@ def altered(folder: Path, version: int) -> Story:
 
 
 @case(8, 9)
+def dropped(folder: Path, version: int) -> Story:
+    """Columns, and fields inside them, are dropped: groups of before still have them, others were written since."""
+    stop = pa.struct([("at", pa.int32()), ("by", pa.string())])
+    inside = [("stops", pa.list_(pa.field("element", stop))), ("last", stop), ("marks", pa.map_(pa.string(), stop))]
+    story = Story(
+        folder, pa.schema([*PLAIN, ("count", pa.int32()), *inside]), partition_by=("place",), table_version=version
+    )
+    before = {
+        "stops": [{"at": 5, "by": "x"}, None],
+        "last": {"at": 1, "by": None},
+        "marks": [("k", {"at": 1, "by": "y"})],
+    }
+    story.insert(rows("JFK", range(4), count=7, **before) + rows("LGA", range(2), count=8, **before))
+    for name in ("count", "stops.element.by", "last.at", "marks.value.by", "amount"):
+        story.drop(name)
+    after = [
+        {"id": row["id"], "place": row["place"], "seen": 2} for row in rows("JFK", range(1)) + rows("EWR", range(2))
+    ]
+    story.upsert(after)
+    return story
+
+
+@case(8, 9)
+def dropped_merge_on_read(folder: Path, version: int) -> Story:
+    """A column is dropped between log files of one group."""
+    story = Story(folder, PLAIN, partition_by=("place",), table_version=version, ordering="seen", type="merge_on_read")
+    story.insert(rows("JFK", range(6), seen=2) + rows("LGA", range(2)))
+    story.upsert(rows("JFK", range(2), seen=3))
+    story.drop("amount")
+    for seen in (4, 5):
+        story.upsert([{"id": row["id"], "place": "JFK", "seen": seen} for row in rows("JFK", range(seen - 3, 5))])
+    story.delete(rows("JFK", range(5, 6)))
+    return story
+
+
+@case(8, 9)
 def completed_out_of_order(folder: Path, version: int) -> Story:
     """T1 < T2 but C1 > C2, on disjoint groups: a reader that checkpoints on C must see T1 after T2."""
     story = Story(folder, PLAIN, partition_by=("place",), table_version=version)

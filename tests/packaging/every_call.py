@@ -55,6 +55,7 @@ def tables(place: Path) -> None:
     table.run(lambda txn: txn.instant, operation="upset")  # type: ignore[arg-type]
     table.add_column("m", "bigint", note={"why": "x"})
     table.widen_column("m", "bigint")
+    table.drop_column("m", note={"why": "x"})
     assert_type(table.last_batch("q"), int | None)
     assert_type(table.settings, lakelatch.Settings)
     table.change_settings(lease_s=10.0, unique_constraints=["email", ["country", "number"]])
@@ -116,6 +117,7 @@ def transactions(table: lakelatch.Table) -> None:
         assert_type(txn.merge(ROWS).when_matched(delete=True), lakelatch.Merge[None])
         txn.add_column("m", "bigint")
         txn.widen_column("m", "bigint")
+        txn.drop_column("m")
         print(txn.read().to_arrow(), txn.depends_on(None), txn.schema, txn.instant, txn.isolation, txn.result)
         txn.check()
         txn.allow_empty()
