@@ -25,6 +25,7 @@ from ...hudi.files import list_data_files
 from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, Snapshot, file_name, read_timeline
 from ...mergers import EVERY
 from ...storage import Outcome
+from ...streams import refuse_undeclared
 from ..check import data_files, refuse_misplaced
 from ..entries import SIDES, Operation, value_checks
 from ..liveness import ReaderLeases, delete_data_file
@@ -173,8 +174,10 @@ def _refuse_broken_rules(session: Session, target: Instant, then: View) -> None:
     if settings.bucket_count is not None:
         # Present files were checked when the number of buckets was set, or written since.
         there = {path for each in session.snapshot().file_slices() for path in each.paths}
-        brought = (each for each in slices if not each.paths <= there)
+        brought = [each for each in slices if not each.paths <= there]
         refuse_misplaced(session.store, session.config, brought, settings.bucket_count)
+        for each in brought if settings.streams else ():  # they may be older than the first stream
+            refuse_undeclared(session.store, settings.streams, each.logs)
 
 
 def _bound(session: Session) -> tuple[ValueCheck, ...]:
