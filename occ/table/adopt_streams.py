@@ -37,7 +37,7 @@ _TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class StreamAdoption:
-    """What a table changes so that it has these streams.
+    """The changes that give a table these streams.
 
     Attributes:
         streams: all that it has then.
