@@ -327,3 +327,12 @@ def test_no_restore_brings_back_what_is_no_event(folder: Path) -> None:
         with pytest.raises(lakelatch.UnsupportedTableError, match="not written by a stream"):
             table.restore(target)
         assert content(table) == sorted(ROWS, key=lambda each: each["id"])
+
+
+def test_a_stream_of_a_table_that_can_have_some_is_refused_for_the_same_rows(folder: Path) -> None:
+    with filled(folder / "t", type="merge_on_read", table_version=9, bucket_count=2) as table:
+        table.upsert([row(0, v_at=float("nan"))])
+        table.compact()
+        with pytest.raises(lakelatch.InputError, match="a NaN in v_at"):
+            table.stream("v", columns="v", ordering="v_at")
+        assert table.stream("n", **STREAMS["n"]).declaration.columns == ("n",)
