@@ -46,7 +46,6 @@ from ..log import LogState, Publisher, UndecidedError, epochs, finish, known_bat
 from ..session import PROPERTIES, cold_view, prove, read_config
 from ..workspace import refuse_check
 from .create import (
-    declarations_of,
     first_entry,
     next_generation,
     refuse_unknown_settings,
@@ -54,7 +53,7 @@ from .create import (
     settings_for,
     with_floor,
 )
-from .stream import refuse_at_creation
+from .stream import declarations_of, refuse_at_creation
 from .table import Table, store_of
 
 # The streams of a table that is adopted: as its old log, its properties or the caller declare them.

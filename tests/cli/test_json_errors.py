@@ -51,6 +51,7 @@ FAILURES = {
     ("savepoint", "delete"): ["{table}", "20200101000000000"],
     ("server",): ["--table", "{none}", "--port", "0"],
     ("streams", "list"): ["{none}"],
+    ("streams", "adopt"): ["{table}", "--stream", "clicks:nope:v"],
     ("streams", "add"): ["{table}", "clicks", "--columns", "v", "--ordering", "nope"],
     ("streams", "explain"): ["{table}", "k"],
     ("streams", "alter"): ["{table}", "clicks", "--null", "skip"],
