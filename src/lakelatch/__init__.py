@@ -40,6 +40,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
+    from . import glue as glue
     from . import locks
     from . import server as server
     from . import spark as spark
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_PACKAGES = ("locks", "server", "spark", "testing")  # that people use without an import of their own
+_PACKAGES = ("glue", "locks", "server", "spark", "testing")  # that people use without an import of their own
 # Public name -> its module.
 _LAZY = {
     "CommitResult": "occ.session",

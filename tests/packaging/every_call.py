@@ -84,6 +84,12 @@ def reads(table: lakelatch.Table) -> None:
         print(table.read_slice(each))
 
 
+def catalogs(table: lakelatch.Table) -> None:
+    (synced,) = lakelatch.glue.sync(table, "analytics", name="trips", dry_run=True)
+    assert_type(synced, lakelatch.glue.Synced)
+    print(synced.change, synced.to_json())
+
+
 def services(table: lakelatch.Table) -> None:
     for planned in (
         table.plan_clean(), table.plan_archive(), table.plan_clustering(), table.plan_compaction(), table.plan_log_compaction()
