@@ -82,7 +82,7 @@ thorough: venv
 # Spark and the JVM: each looks only into the folders that have such tests (tests/test_lanes.py sees to that); those on
 # a cluster mostly wait.
 LOCKS := tests/locks tests/cli/test_locks.py
-SERVERS := tests/process tests/server tests/storage tests/weather tests/occ/scan/test_scan.py tests/occ/table/test_requests.py tests/occ/landing/test_coordinator.py
+SERVERS := tests/test_glue.py tests/process tests/server tests/storage tests/weather tests/occ/scan/test_scan.py tests/occ/table/test_requests.py tests/occ/landing/test_coordinator.py
 PURE := -m "not spark and not jvm" -p no:cacheprovider
 WAITING := 'locks: $(PYTEST) $(PURE) $(LOCKS)' 'servers: $(PYTEST) $(PURE) $(SERVERS)'
 OCC := 'occ: $(NICE) $(PYTEST) $(PURE) $(addprefix --ignore=,$(SERVERS)) tests/occ'

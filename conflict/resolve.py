@@ -34,7 +34,7 @@ _UNKNOWN = (Scan(EVERYWHERE),)
 def refuse_isolation(level: str, *, below: str = SNAPSHOT) -> None:
     """Raise `ConfigError` for an unknown level, or one weaker than the table's (``below``)."""
     if level not in ISOLATION_LEVELS:
-        raise ConfigError(f"no isolation level {level!r}; known: {', '.join(ISOLATION_LEVELS)}", isolation=level)
+        raise ConfigError(f"no isolation level {level!r}; known: {', '.join(ISOLATION_LEVELS)}", isolation=str(level))
     if ISOLATION_LEVELS.index(level) < ISOLATION_LEVELS.index(below):
         raise ConfigError(
             f"isolation {level!r} is weaker than the table's {below!r}; a transaction can only raise it",

@@ -12,10 +12,10 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from urllib.parse import parse_qsl, urlsplit
 
-from ...arguments import brief, encodable, meant
+from ...arguments import Isolation, Strategy, brief, encodable, meant
 from ...conflict import refuse_contradiction, refuse_isolation
 from ...errors import ConfigError, InputError, UnsupportedTableError
 from ...hudi.table import refuse_no_columns
@@ -526,6 +526,43 @@ class Settings:
                     table=table,
                     setting=name,
                 )
+
+
+class AdoptedSettings(TypedDict, total=False):
+    """The settings that `lakelatch.adopt` takes beside ``lock``, each as a caller may write it."""
+
+    neighbours: Literal["none", "hudi"]
+    strategy: Strategy
+    isolation: Isolation
+    bucket_count: int | None
+    unique_keys: bool | Literal["table"]
+    unique_constraints: str | Sequence[str | Sequence[str]]
+    check: str | Sequence[str]
+    statistics: str | Sequence[str] | None
+    merge: Literal["partial_update"] | Mapping[str, str] | Sequence[tuple[str, str]]
+    ties: Literal["last", "first"]
+    lease_s: float
+    lock_wait_s: float
+    yield_wait_s: float
+    reservation_s: float
+    early_conflict_detection: Literal["off", "direct"]
+    rebase: bool
+    coordinator: str
+    coordinator_patience_s: float
+    publish_at_once: bool
+    heartbeat_interval_s: float
+    heartbeat_timeout_s: float
+    archive_above: int | None
+    log_epochs: int
+    min_version: int
+    target_file_bytes: int | None
+    small_file_bytes: int | None
+
+
+class SettingsDict(AdoptedSettings, total=False):
+    """The settings that people choose, by name: `Settings` has their defaults, docs/configuration.md their meaning."""
+
+    lock: str
 
 
 def _refuse_conditions(checks: Iterable[str]) -> None:

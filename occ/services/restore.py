@@ -24,6 +24,7 @@ from ...errors import ConfigError, CorruptTableError, InputError, LakeLatchError
 from ...hudi.files import list_data_files
 from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, Snapshot, file_name, read_timeline
 from ...storage import Outcome
+from ...streams import refuse_undeclared
 from ..check import data_files, refuse_misplaced
 from ..entries import SIDES, Operation
 from ..liveness import ReaderLeases, delete_data_file
@@ -172,8 +173,10 @@ def _refuse_broken_rules(session: Session, target: Instant, then: View) -> None:
     if settings.bucket_count is not None:
         # Present files were checked when the number of buckets was set, or written since.
         there = {path for each in session.snapshot().file_slices() for path in each.paths}
-        brought = (each for each in slices if not each.paths <= there)
+        brought = [each for each in slices if not each.paths <= there]
         refuse_misplaced(session.store, session.config, brought, settings.bucket_count)
+        for each in brought if settings.streams else ():  # they may be older than the first stream
+            refuse_undeclared(session.store, settings.streams, each.logs)
 
 
 def _refuse_lacking(session: Session, target: Instant, schema: pa.Schema) -> None:

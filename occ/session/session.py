@@ -182,6 +182,7 @@ class Session:
         process = env.process()
         self.writer = writer or f"{process.host}:{process.pid}"
         self._properties: bytes | None = None
+        self._publisher: Publisher | None = None
         self._checked: tuple[TableConfig, str | None] | None = None  # properties and schema that can be written
         self.config = self.read_config()
         self.config.refuse_opening()
@@ -277,7 +278,7 @@ class Session:
         for task in self._behind:  # they use the handle until they end
             task.wait()
         self.closed = True
-        if self.writable:
+        if self._publisher is not None:
             self._publisher.close()
             self.heart.close()
             self._lock.close()
@@ -351,6 +352,8 @@ class Session:
         if body != self._properties:
             self.config = TableConfig.from_bytes(body, table=self.url)
             self._properties = body
+            if self._publisher is not None:  # the table may have become merge-on-read (`Table.adopt_streams`)
+                self._publisher.merge_on_read = self.config.merge_on_read
         return self.config
 
     def _refuse_other_columns(self) -> None:

@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 
@@ -39,14 +39,13 @@ from ...hudi.timeline import (
 from ...storage import Store
 from ...streams import Stream, declared_in, joined, newest_of, refuse_undeclared
 from ..check import refuse_misplaced, refuse_other_keys, refuse_other_times
-from ..entries import Batches, Commit, Landed, Open, Settings
+from ..entries import AdoptedSettings, Batches, Commit, Landed, Open, Settings
 from ..incoming import null_free
 from ..liveness import HEARTBEATS, HeartbeatObserver, instants_with_markers
 from ..log import LogState, Publisher, UndecidedError, epochs, finish, known_batches, metadata_of, read_epoch, start_log
 from ..session import PROPERTIES, cold_view, prove, read_config
 from ..workspace import refuse_check
 from .create import (
-    declarations_of,
     first_entry,
     next_generation,
     refuse_unknown_settings,
@@ -54,7 +53,7 @@ from .create import (
     settings_for,
     with_floor,
 )
-from .stream import refuse_at_creation
+from .stream import declarations_of, refuse_at_creation
 from .table import Table, store_of
 
 # The streams of a table that is adopted: as its old log, its properties or the caller declare them.
@@ -163,7 +162,7 @@ def adopt(
     progress: Callable[[float], None] | None = None,
     streams: Mapping[str, Mapping[str, Any]] | None = None,
     storage: Mapping[str, Any] | None = None,
-    **settings: Any,
+    **settings: Unpack[AdoptedSettings],
 ) -> Table:
     """Give a Hudi table a commit log, or rebuild a log that is damaged or was bypassed; return the open table.
 
@@ -195,7 +194,7 @@ def adopt(
     state, commits = _old_log(store)
     state.settings.refuse_older_versions(store.url)
     for name in ("unique_constraints", "unique_keys", "check"):
-        if settings.get(name) and settings[name] is not True:
+        if (wanted_rule := settings.get(name)) and wanted_rule is not True:
             raise ConfigError(
                 f"adopt {store.url} first, then call change_settings({name}=...), which looks whether its rows break the "
                 "constraint"

@@ -19,6 +19,7 @@ from ...arguments import (
     OperationName,
     Strategy,
     brief,
+    flag,
     number,
     suggesting,
     text,
@@ -33,7 +34,7 @@ from ...notebook import view
 from ...progress import ProgressOption, Reporter, drawn, draws
 from ...storage import Store, open_store
 from ...streams import RowHistory, Stream, declared, refuse_incomplete
-from ..entries import Batch, BatchGiven, LogEntry, Origin, Setting, Settings
+from ..entries import Batch, BatchGiven, LogEntry, Origin, Setting, Settings, SettingsDict
 from ..log import EPOCH_SLOTS, LogState
 from ..scan import ChangeFeed, Scan, change_feed, changes, scan
 from ..services import (
@@ -95,8 +96,9 @@ from ..transaction import run as run_again
 from ..turns import Asked
 from ..workspace import constrained, refuse_check
 from ..writing import Merge, Write, merging, replacing, retried, row_writes
+from .adopt_streams import StreamAdoption, adopt_streams, planned
 from .coordinators import CoordinatorOf, coordinator_of
-from .stream import TableStream, declare, explain
+from .stream import TableStream, declarations_of, declare, explain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -700,6 +702,43 @@ class Table:
             session.log.catch_up()
         return TableStream(session, text(name, "stream name"), self._write)
 
+    @draws
+    def adopt_streams(
+        self,
+        streams: Mapping[str, Mapping[str, Any]],
+        *,
+        bucket_count: int | None = None,
+        dry_run: bool = False,
+        progress: ProgressOption | None = None,
+        runner: Runner = one_by_one,
+    ) -> StreamAdoption:
+        """Give a filled table streams: it becomes merge-on-read, of version 9, with buckets, and without ordering field.
+
+        Rows are laid out in buckets where they are not, by table services, while others write. A call that was interrupted
+        goes on where it stopped. A row counts as an event of each stream in whose ordering column it has a value; in a column
+        with a merger its value is what was contributed so far.
+
+        Args:
+            streams: all streams, as of `lakelatch.create`. Of a table with streams: those to declare as well.
+            bucket_count: of a table with a simple index; 8 by default.
+            dry_run: change nothing, and return what would be changed.
+            progress: as for `compact`; ``runner`` too.
+
+        Raises:
+            ConfigError: the table cannot have streams; the message says why. Nothing was changed.
+            ConflictError: writers inserted rows all the while, or a plan of another is pending. No stream was declared, and a
+                retry is safe.
+            InputError: the streams do not fit the columns or the rows. Nothing was changed.
+        """
+        session, wanted = self._ours(), declarations_of(streams)
+        if bucket_count is not None:
+            number(bucket_count, "bucket_count", least=1, whole=True)
+        if flag(dry_run, "dry_run"):
+            return planned(session, wanted, bucket_count)
+        refuse_no_runner(runner)
+        report = Reporter(progress, "adopt streams", "file groups")
+        return adopt_streams(session, wanted, bucket_count, report, runner)
+
     def explain_row(self, key: str, *, partition: Partition | None = None) -> list[RowHistory]:
         """Explain for each column of a row which event set it and what that replaced; one history per partition with the key.
 
@@ -807,7 +846,7 @@ class Table:
         """
         return self.lock.change(url, jvm_writers_stopped=jvm_writers_stopped)
 
-    def change_settings(self, **changes: Any) -> Settings:
+    def change_settings(self, **changes: Unpack[SettingsDict]) -> Settings:
         """Change the table's settings, for all writers.
 
         Bucket counts and constraints are first checked against all rows. Transactions that began under other buckets or fewer

@@ -148,6 +148,10 @@ _SAVEPOINT = {
 _STREAMS = {
     "list": (".streams.commands:list_", "List the streams of a table."),
     "add": (".streams.commands:add", "Declare a stream, or give one more columns."),
+    "adopt": (
+        ".streams.commands:adopt",
+        "Give a filled table streams: print what has to change, and with --yes change it.",
+    ),
     "follow": (
         ".streams.follow:follow",
         "Write the lines of a growing file as events of a stream, each once, until Ctrl-C.",
@@ -159,6 +163,13 @@ _STREAMS = {
     "explain": (
         ".streams.commands:explain",
         "Tell of each column of a row which event set it, and what that replaced.",
+    ),
+}
+
+_SYNC = {
+    "glue": (
+        ".table.sync:glue",
+        "Register a table in a database of AWS Glue's Data Catalog, or bring it up to date there.",
     ),
 }
 
@@ -214,6 +225,7 @@ class _Program(Commands):
                 _SERVICES,
             ),
             group("savepoint", "Keep a state of a table until its savepoint is deleted.", _SAVEPOINT),
+            group("sync", "Register a table, its columns and partitions in a catalog.", _SYNC),
             group("streams", "Jobs that fill columns of their own: list and declare them, explain a row.", _STREAMS),
         ):
             self.add_command(each)

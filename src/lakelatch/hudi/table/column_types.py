@@ -507,7 +507,7 @@ def _field(name: str, kind: pa.DataType | str) -> pa.Field:
         raise InputError(
             f"{brief(name)} of type {brief(kind)} is no column: a name is a text, and a type is one of Arrow's, as pa.int64(), "
             f"or the name of one ({KNOWN})",
-            column=name,
+            column=str(name),
         ) from e
 
 

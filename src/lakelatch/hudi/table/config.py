@@ -317,6 +317,11 @@ class TableConfig:
         return self.table_type == MERGE_ON_READ
 
     @property
+    def plain_partitions(self) -> bool:
+        """True when partition paths hold the values themselves; other key generators format them."""
+        return self.keygen in ("SIMPLE", "COMPLEX")
+
+    @property
     def time_unit(self) -> str:
         """The unit of the partitions by time, as ``days``; "" without."""
         return self.by_time[0]
