@@ -880,12 +880,7 @@ class Table:
             after = state.settings.changed(**changes)
             if merges and state.schema:  # a column may have been dropped since the look above
                 session.refuse_rule(after, arrow_schema(state.schema))
-            if after.timeline_first and dropped_by(state.schema):
-                raise ConfigError(
-                    f"{self.url} has dropped {', '.join(dropped_by(state.schema))}, and JVM writers beside ours could write such "
-                    "columns again, where readers would show old values; neighbours stays as it was",
-                    setting="neighbours",
-                )
+            refuse_check(session.config, after, self.url, dropped_by(state.schema))
             if after.timeline_first and not state.settings.timeline_first:
                 refuse_open(self.url, state)
             return Setting(after, self.writer)

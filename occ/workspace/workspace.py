@@ -381,9 +381,13 @@ class Workspace:
             raise InputError(
                 f"column {name!r} of {self.url} is not dropped: {'; '.join(found)}. Nothing was changed", column=name
             )
-        self._alter(lambda schema: without_column(schema, name), dropped=name)
+        self._alter(lambda schema: without_column(schema, name), [name])
 
-    def _alter(self, change: Callable[[pa.Schema], pa.Schema], dropped: str | None = None) -> None:
+    def remember_dropped(self, names: Sequence[str]) -> None:
+        """Take these names, of columns that were dropped before another engine wrote the schema without them."""
+        self._alter(lambda schema: schema, names)
+
+    def _alter(self, change: Callable[[pa.Schema], pa.Schema], dropped: Sequence[str] = ()) -> None:
         self._refuse_rows()
         if (schema := self.written_schema) is None:
             raise InputError(f"{self.url} has no schema yet, because nothing was written to it; write some rows first")
@@ -391,7 +395,7 @@ class Workspace:
         self.session.refuse_rule(self.session.settings, altered)
         if self.session.config.merge_on_read:
             refuse_grown_maps(schema, altered)
-        gone = self._dropped if dropped is None else (*self._dropped, dropped)
+        gone = (*self._dropped, *dropped)
         self.schema_text = to_avro(with_required(altered, self.required), self.session.config.name, gone)
         self._altered = self._columns = altered
         self.allow_empty()

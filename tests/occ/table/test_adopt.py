@@ -7,13 +7,15 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 import lakelatch
 from lakelatch.cli.history.timeline import newest
-from lakelatch.errors import UnsupportedTableError
+from lakelatch.errors import ConfigError, InputError, UnsupportedTableError
+from lakelatch.hudi.table.avro_schema import to_avro
 from lakelatch.hudi.timeline.commit_metadata import decode_commit, encode_commit
 from lakelatch.hudi.timeline.instant import next_label
 from lakelatch.hudi.timeline.timeline import TIMELINE
@@ -331,3 +333,23 @@ def test_columns_that_hudi_s_schema_on_read_has_changed_are_refused(tmp_path):
         pytest.raises(UnsupportedTableError, match=r"hoodie\.schema\.on\.read\.enable=true"),
     ):
         table.read()
+
+
+def test_names_of_dropped_columns_stay_taken_when_another_engine_has_written(tmp_path):
+    """Its schema has the columns alone."""
+    keyed(tmp_path, "copy_on_write")
+    with lakelatch.adopt(str(tmp_path)) as table:
+        table.upsert([{"id": "0", "c": "x", "d": "y", "gone": 1, "back": 2}], new_columns="add", missing="null")
+        for name in ("gone", "back"):
+            table.drop_column(name)
+    newest = max((tmp_path / TIMELINE).glob("*_*.commit"))
+    content = decode_commit(newest.read_bytes(), name=newest.name, layout=2, table="")
+    plain = to_avro(pa.schema([(name, pa.string()) for name in ("id", "c", "d", "back")]), "t")
+    newest.write_bytes(encode_commit(replace(content, schema=plain), replace=False))
+    shutil.rmtree(tmp_path / ".hoodie/.lakelatch")
+    with pytest.raises(ConfigError, match="has dropped gone, and neighbours=hudi"):
+        lakelatch.adopt(str(tmp_path), neighbours="hudi", lock=f"file://{tmp_path}/locks?jvm=lock")
+    with lakelatch.adopt(str(tmp_path)) as table:
+        assert "back" in table.schema().names
+        with pytest.raises(InputError, match="'gone' was dropped"):
+            table.add_column("Gone", "int")

@@ -434,6 +434,19 @@ def test_a_column_that_something_needs_is_not_dropped(folder, name, why, more):
         assert (len(table.commits()), table.schema()) == (before, schema)
 
 
+def test_no_column_is_dropped_beside_jvm_writers(folder):
+    """They read no memory of its name."""
+    how = {"schema": NARROW, "lock": f"file://{folder}/lock?jvm=lock", "neighbours": "hudi"}
+    with lakelatch.create(str(folder / "t"), record_key="id", **how) as table:
+        with pytest.raises(InputError, match=r"JVM writers beside ours \(neighbours\) would write it again"):
+            table.drop_column("n")
+        table.change_settings(neighbours="none")
+        table.drop_column("n")
+        with pytest.raises(ConfigError, match="has dropped n, and neighbours=hudi"):
+            table.change_settings(neighbours="hudi")
+        assert table.settings.neighbours == "none"
+
+
 def test_a_column_that_a_stream_writes_is_not_dropped(folder):
     columns = "id string, a bigint, at bigint, other bigint"
     how = {"record_key": "id", "schema": columns, "streams": {"s": {"columns": "a", "ordering": "at"}}}
