@@ -109,7 +109,7 @@ def refuse_misplaced(store: Store, config: TableConfig, slices: Iterable[FileSli
     for each, problem in misplaced(store, config, slices, buckets):
         raise ConfigError(
             f"{store.url} cannot have bucket_count={buckets}: {problem}, so upserts would not find its rows and write them a "
-            "second time. Nothing was changed. Make a table with so many buckets and write the rows there; "
+            "second time. Nothing was changed. `lakelatch services buckets` (Table.change_buckets) lays the rows out so; "
             "bucket_count=None (the simple index) goes with any files",
             table=store.url,
             setting="bucket_count",

@@ -31,6 +31,7 @@ from .entry_rules import (
     is_aside,
     is_asked,
     is_batch,
+    is_buckets,
     is_content,
     is_flag,
     is_instant_time,
@@ -162,6 +163,8 @@ class Commit(_Entry):
     repeats ``schema``, for readers that take that of the largest T (`placed`). ``batch``: the batch that it commits.
     ``standing``: of a restore, the batches that become the newest of their sources again. ``several``: all tables of its
     transaction, if it is one over several, in the order of their URLs; the last is the *home*, whose commit entry decides.
+    ``buckets``: the table's ``bucket_count`` from here on, as its rows lie; 0: as before. Such an entry is of a kind of its
+    own, so that earlier versions stop at it.
     ``recent``: the metadata, while its writer has it in memory; no part of the entry. ``place``: its index in a
     `GroupCommit`. ``imported``: it stands in an `Import`.
     """
@@ -192,11 +195,15 @@ class Commit(_Entry):
     ] = None
     standing: Annotated[tuple[Landed, ...], _LANDED] = ()
     several: Annotated[tuple[Partner, ...], _PARTNERS] = ()
+    buckets: Annotated[int, Stored(is_buckets)] = 0
     recent: Callable[[], CommitMetadata | None] | None = field(default=None, compare=False, repr=False)
     place: int = 0
     imported: bool = False
 
-    kind = "commit"
+    @property
+    def kind(self) -> str:
+        """The kind of the entry."""
+        return "buckets" if self.buckets else "commit"
 
     @property
     def empty(self) -> bool:
@@ -488,6 +495,8 @@ def prepared(raw: Any, *, instant: str, slot: int) -> Commit:
 
     Raises ValueError, KeyError, TypeError or AttributeError if it is invalid.
     """
+    if "buckets" in raw:
+        raise ValueError("a request sets no number of buckets")
     return _read(Commit, {**raw, "T": instant, "C": instant, "token": 0, "slot": slot})
 
 
@@ -507,6 +516,7 @@ _DECODERS: dict[str, Callable[[dict[str, Any]], LogEntry]] = {
     "begin": partial(_read, Begin),
     "begins": _begins,
     "commit": partial(_read, Commit),
+    "buckets": partial(_read, Commit),
     "prepare": partial(_read, Prepare),
     "commits": _commits,
     "import": partial(_commits, kind=Import, imported=True),

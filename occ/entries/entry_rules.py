@@ -55,6 +55,10 @@ def is_number(value: Any) -> bool:
     return type(value) is int
 
 
+def is_buckets(value: Any) -> bool:
+    return is_number(value) and 0 < value < 10**8
+
+
 def is_flag(value: Any) -> bool:
     return type(value) is bool
 

@@ -67,7 +67,8 @@ def _event(entry: LogEntry, state: LogState) -> Event | None:
             name = "begin" if entry.plan is None else "plan"
             return Event(entry.slot, name, entry.instant, operation=entry.operation, writer=entry.writer)
         case Commit() if entry.instant in state.open:
-            return Event(entry.slot, "commit", entry.instant, entry.completion, entry.operation, entry.writer)
+            changed = f"bucket_count={entry.buckets}" if entry.buckets else ""
+            return Event(entry.slot, "commit", entry.instant, entry.completion, entry.operation, entry.writer, changed)
         case End() if entry.instant in state.open:
             begin = state.open[entry.instant]
             winner = entry.lost.winner if entry.lost else ""

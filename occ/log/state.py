@@ -30,7 +30,7 @@ class LogState:
         top: the largest T or C so far.
         token: of the last commit in this generation of the lock.
         newest: the commits of the newest entry that has any; ``last`` is the last of them.
-        settled: the slot of the newest entry that set the settings.
+        settled: the slot of the newest entry that set settings.
         ended: the outcome of every transaction that this reader saw end.
         undone: names of instants that were taken back.
         schemas: the table's schemas, each from a slot on. None where the log does not say: after a restore, and in an
@@ -126,6 +126,8 @@ class LogState:
             undone = [name.partition("_")[0] for name in entry.undone]
             self.ended.update(dict.fromkeys(undone, "undone"))
             self.batches.take_back(undone, entry.standing)
+        if entry.buckets:
+            self.settings, self.settled = replace(self.settings, bucket_count=entry.buckets), entry.slot
         if entry.batch is not None:
             self.batches.add(entry.batch, entry.instant)
         self.undone.update(entry.undone)  # Last, because a reader without a lock reads this first.

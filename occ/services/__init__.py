@@ -2,7 +2,7 @@
 
 from .archive import Archival, Keep, take_archived_away
 from .clean import RETAIN_COMMITS, Retention
-from .clustering import Sizes, find_buckets
+from .clustering import Sizes, find_buckets, out_of_buckets
 from .execution import Executing, Part, Runner, one_by_one, refuse_no_runner
 from .layout import LINEAR, Layout
 from .log_compaction import MIN_LOGS

@@ -25,7 +25,7 @@ from .planned_service import PlannedService, service_operation
 from .rewriting import Rewrite, free_slices, refuse_types, slices_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator
 
     from ...hudi.files import FileGroupId
     from ..entries import FileSizes
@@ -77,8 +77,8 @@ def find(
     """
     if session.settings.bucket_count is not None:
         raise UnsupportedTableError(
-            f"{session.url} has a bucket index: a bucket is one file group, so there is nothing to join; change the number "
-            "of buckets by writing a new table",
+            f"{session.url} has a bucket index: a bucket is one file group, so there is nothing to join; `lakelatch services "
+            "buckets` (Table.change_buckets) changes their number",
             table=session.url,
         )
     view = session.view()
@@ -120,22 +120,19 @@ def find(
 
 
 def find_buckets(session: Session, state: LogState, count: int) -> dict[str, Any] | None:
-    """Return the content of a plan that lays the rows of a table with a simple index out in buckets; None if they are.
+    """Return the content of a plan that lays the rows of the table out in so many buckets; None if they are.
 
-    Partition by partition, so that one that is in buckets already is left alone. Until its setting says that it has buckets
-    such a table is one with a simple index, which finds its rows in any files.
+    Partition by partition, so that one that is in buckets already is left alone. A table with another number of buckets has the
+    new one by the plan's commit itself, which nothing may have landed beside. One with a simple index finds its rows in any
+    files, and stays so until its setting is changed: layouts land beside writers.
 
     Raises:
         ConflictError: another plan takes some of the files.
     """
-    view, chosen = session.view(), defaultdict[str, list[FileSlice]](list)
+    view, had = session.view(), state.settings.bucket_count
     schema = view.arrow_schema()
-    for each in view.snapshot.file_slices():
-        chosen[each.partition].append(each)
     groups, found, free = [], list[FileSlice](), set(free_slices(session, state, view, None))
-    for partition, slices in sorted(chosen.items()):
-        if not any(each.logs for each in slices) and not any(misplaced(session.store, session.config, slices, count)):
-            continue
+    for partition, slices in out_of_buckets(session, view.snapshot.file_slices(), count):
         if taken := [each for each in slices if each not in free]:
             raise ConflictError(
                 f"{session.url}: a pending plan of a table service takes {taken[0].group}, which has to be laid out in buckets. "
@@ -157,11 +154,21 @@ def find_buckets(session: Session, state: LogState, count: int) -> dict[str, Any
         return None
     assert schema is not None, "files have columns"
     refuse_types(session, schema, "cluster")
-    return {
-        "groups": groups,
-        "slices": by_partition(path for each in found for path in each.paths),
-        "layout": Buckets(session.config.record_key_fields).said,
-    }
+    content = {"groups": groups, "slices": by_partition(path for each in found for path in each.paths)}
+    content["layout"] = Buckets(session.config.record_key_fields).said
+    return content | ({} if had is None else {"bucket_count": {"from": had, "to": count}})
+
+
+def out_of_buckets(
+    session: Session, slices: Iterable[FileSlice], count: int
+) -> Iterator[tuple[str, list[FileSlice]]]:
+    """Yield the partitions whose rows are not in so many buckets, with their slices. Reads keys."""
+    chosen = defaultdict[str, list[FileSlice]](list)
+    for each in slices:
+        chosen[each.partition].append(each)
+    for partition, some in sorted(chosen.items()):
+        if any(misplaced(session.store, session.config, some, count)):
+            yield partition, some
 
 
 def _is_laid_out(session: Session, slice_: FileSlice, layout: Layout) -> bool:
@@ -189,11 +196,11 @@ def _joined(slices: list[FileSlice], most: int) -> list[list[FileSlice]]:
 
 
 def _layout(execution: Execution) -> Layout | Buckets | None:
-    """Return the layout of the plan. Raises `UnsupportedTableError` if the table has got buckets since it was planned."""
+    """Return the layout of the plan. Raises `UnsupportedTableError` if the table has got other buckets since it was planned."""
     session, said = execution.session, execution.content.get("layout")
-    if session.settings.bucket_count is not None:
+    if session.settings.bucket_count != execution.content.get("bucket_count", {}).get("from"):
         raise UnsupportedTableError(
-            f"{session.url} has a bucket index since clustering {execution.instant} was planned, which would move rows out of "
+            f"{session.url} has other buckets since clustering {execution.instant} was planned, which would move rows out of "
             f"their buckets. Nothing was written; `lakelatch services cancel {session.url} {execution.instant}`",
             table=session.url,
         )
@@ -211,6 +218,8 @@ def run(execution: Execution) -> None:
             share, size = (place, len(ids)), group.get("bytes")
             parts.append(Rewrite(spec, partition, file_id, tuple(slices), bytes=size, layout=layout, share=share))
         gone += slices
+    if "bucket_count" in execution.content:  # rows that have come meanwhile lie in the old buckets
+        execution.workspace.changes.depends_on(None)
     execution.carry_out(parts)
     execution.workspace.drop_file_groups(gone)
 

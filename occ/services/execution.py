@@ -276,7 +276,8 @@ class Execution:
 
     def _written_entry(self) -> Commit:
         made = staged_entry(self.attempt, self.workspace.changes)
-        return replace(made, action=COMPLETED_AS.get(made.action, made.action))
+        buckets = self.content.get("bucket_count", {}).get("to", 0)
+        return replace(made, action=COMPLETED_AS.get(made.action, made.action), buckets=buckets)
 
 
 def end_plan(session: Session, plan: Begin, reason: str) -> bool:

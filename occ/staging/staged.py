@@ -286,7 +286,7 @@ class Staged:
     def read_set(self) -> ReadSet:
         """The reads that the result depends on."""
         if self.operation.service:
-            return ReadSet(scans=())
+            return ReadSet(self._read, scans=())
         lookups = (Scan(self._looked, groups=frozenset(self._looked_into)),)
         scans: tuple[Scan, ...] | None
         if self._scanned is not None or self._scans:

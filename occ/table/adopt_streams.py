@@ -1,13 +1,13 @@
 """Give a filled table streams: what has to change, and the steps that change it.
 
-    rewrite   lay the rows out in buckets, or compact the log files of a table that has buckets: table services, so that
-              writers of rows go on meanwhile, and what was done stays if this process dies
-    declare   one entry of the log sets the buckets and declares all streams, unless rows were written since they were looked
-              at. From here on rows are written through streams, and transactions that began before do not commit
+    rewrite   lay the rows out in buckets (`change_buckets`), and compact log files: table services, so that writers of rows
+              go on meanwhile, and what was done stays if this process dies
+    declare   one entry of the log declares all streams, unless rows were written since they were looked at. From here on
+              rows are written through streams, and transactions that began before do not commit
     secure    the properties follow (`Session.secure_streams`), before the first event
 
-Each state between is a sound table: before the entry a simple index finds rows in any file, and after it base files hold all
-rows, whatever type and version the properties still tell.
+Each state between is a sound table: after the entry base files hold all rows, whatever type and version the properties still
+tell.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from ...hudi.table import RECORD_KEY, shown
 from ...hudi.timeline import FileSlice
 from ...progress import Reporter
 from ...streams import Stream, joined, prepared_for_streams
-from ..check import misplaced
 from ..entries import LogEntry, Setting, Settings
 from ..log import LogState
-from ..services import SERVICES, Runner, compaction, find_buckets, perform, refuse_types
+from ..services import SERVICES, Runner, compaction, out_of_buckets, perform, refuse_types
 from ..session import Session
+from .buckets import change_buckets
 from .stream import declare, last_slot, refuse_at_creation, refuse_orders, refuse_required, refuse_stored
 
 BUCKETS = 8  # unless told otherwise: events of this many files are merged side by side
@@ -76,7 +76,9 @@ def planned(session: Session, wanted: Sequence[Stream], bucket_count: int | None
     assert count is not None, "a default is filled in"
     slices = session.snapshot().file_slices()
     _refuse_rows(session, wanted, slices)
-    rewritten = _out_of_place(session, slices, count)
+    found = [] if state.settings.bucket_count else list(out_of_buckets(session, slices, count))
+    moved = [each for _, some in found for each in some]
+    rewritten = [*moved, *(each for each in slices if each.logs and each not in moved)]
     then = prepared_for_streams(config)
     told = [
         f"{what} {_told(now)} becomes {_told(later)}"
@@ -88,11 +90,10 @@ def planned(session: Session, wanted: Sequence[Stream], bucket_count: int | None
         )
         if now != later
     ]
-    partitions = len({each.partition for each in rewritten})
-    if rewritten and state.settings.bucket_count is None:
-        told.append(f"the rows of {partitions} partitions are written into {count} buckets each")
-    elif rewritten:
-        told.append(f"the log files of {len(rewritten)} file slices are compacted")
+    if moved:
+        told.append(f"the rows of {len(found)} partitions are written into {count} buckets each")
+    if logged := len(rewritten) - len(moved):
+        told.append(f"the log files of {logged} file slices are compacted")
     told.append(
         f"declares {', '.join(each.name for each in wanted)}; from then on rows are written through streams only"
     )
@@ -116,21 +117,14 @@ def adopt_streams(
         return replace(plan, done=True)
     for _ in range(_TRIES):
         if session.settings.bucket_count is None:
-            perform(
-                session,
-                SERVICES["CLUSTER"],
-                lambda state: find_buckets(session, state, plan.bucket_count),
-                report,
-                runner=runner,
-            )
-        else:
-            perform(
-                session, SERVICES["COMPACT"], lambda state: compaction.find(session, state, None), report, runner=runner
-            )
+            change_buckets(session, plan.bucket_count, report, runner)
+        perform(
+            session, SERVICES["COMPACT"], lambda state: compaction.find(session, state, None), report, runner=runner
+        )
         if _declared(session, wanted, bucket_count, seen):
             session.secure_streams()
             return replace(plan, done=True)
-    rule = "a table gets streams when its rows are in buckets, and nobody has written since they were looked at"
+    rule = "a table gets streams when its rows are in base files, and nobody has written since they were looked at"
     raise ConflictError(
         f"{session.url}: others wrote rows meanwhile, {_TRIES} times, so no stream was declared. Its rows stay as they are, and "
         "what was laid out is not laid out again: pause writers that insert rows, then try again",
@@ -158,8 +152,7 @@ def _declared(session: Session, wanted: Sequence[Stream], bucket_count: int | No
             after = _settings(session, state, wanted, bucket_count)
             new = {each.partition for each in slices if not each.paths <= seen}
             again = [each for each in slices if each.partition in new]
-            assert after.bucket_count is not None, "a default is filled in"
-            if _out_of_place(session, again, after.bucket_count):
+            if settings.bucket_count is None or any(each.logs for each in again):
                 return False
             _refuse_rows(session, wanted, again)
             seen.update(path for each in again for path in each.paths)
@@ -198,17 +191,6 @@ def _settings(session: Session, state: LogState, wanted: Sequence[Stream], bucke
         refuse_stored(session, each)
     refuse_types(session, schema, "compact")
     return replace(settings, streams=streams)
-
-
-def _out_of_place(session: Session, slices: Sequence[FileSlice], count: int) -> list[FileSlice]:
-    """Return the slices that have to be rewritten: those with log files, or all of a partition that is not in buckets."""
-    if session.settings.bucket_count is not None:
-        return [each for each in slices if each.logs]
-    found = []
-    for partition in _by_partition(slices).values():
-        if any(each.logs for each in partition) or any(misplaced(session.store, session.config, partition, count)):
-            found += partition
-    return found
 
 
 def _refuse_rows(session: Session, streams: Sequence[Stream], slices: Sequence[FileSlice]) -> None:

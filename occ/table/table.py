@@ -97,6 +97,7 @@ from ..turns import Asked
 from ..workspace import constrained, refuse_check
 from ..writing import Merge, Write, merging, replacing, retried, row_writes
 from .adopt_streams import StreamAdoption, adopt_streams, planned
+from .buckets import BucketChange, change_buckets, planned_buckets
 from .coordinators import CoordinatorOf, coordinator_of
 from .stream import TableStream, declarations_of, declare, explain
 
@@ -892,6 +893,40 @@ class Table:
             entry = session.log.append(build)
         assert isinstance(entry, Setting)
         return entry.settings
+
+    @draws
+    def change_buckets(
+        self,
+        count: int,
+        *,
+        dry_run: bool = False,
+        progress: ProgressOption | None = None,
+        runner: Runner = one_by_one,
+    ) -> BucketChange:
+        """Lay the rows out in another number of buckets, or give a table with a simple index buckets, beside other writers.
+
+        A table service, and the number changes with its commit: an interrupted call has changed nothing, or, with a simple
+        index, has laid some partitions out. Writers of its files wait meanwhile; transactions that began before run again.
+
+        Args:
+            count: the number of buckets of each partition. Without buckets: ``change_settings(bucket_count=None)``.
+            dry_run: change nothing, and return what would be rewritten.
+            progress: as for `compact`; ``runner`` too.
+
+        Returns:
+            The change.
+
+        Raises:
+            ConfigError: the table has streams, or JVM writers beside ours. Nothing was changed.
+            ConflictError: others wrote rows all the while, or a plan of another is pending. The number is as before, and a
+                retry is safe.
+        """
+        session = self._ours()
+        number(count, "count", least=1, whole=True)
+        if flag(dry_run, "dry_run"):
+            return planned_buckets(session, count)
+        refuse_no_runner(runner)
+        return change_buckets(session, count, Reporter(progress, "change buckets", "files"), runner)
 
     def rollback_failed_writes(
         self, *, wait: bool = False, progress: Callable[[float], None] | None = None

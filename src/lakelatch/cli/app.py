@@ -124,6 +124,10 @@ _SERVICES = {
         "Delete superseded file slices that no kept state, transaction, reader or savepoint needs.",
     ),
     "cluster": (".services.commands:cluster", "Join the small files of each partition, in this process."),
+    "buckets": (
+        ".services.commands:buckets",
+        "Lay the rows out in another number of buckets: print what is rewritten, and with --yes do it.",
+    ),
     "archive": (".services.commands:archive", "Move old instants from the active timeline into the history."),
     "compact": (
         ".services.commands:compact",

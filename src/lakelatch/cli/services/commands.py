@@ -6,7 +6,8 @@ JSON of `services list`: ``plans``, each with ``instant``, ``action``, ``writer`
 ``instants`` (how many), ``first_active`` and ``kept_by``; with ``--plan-only`` as of `clean`. Of `savepoint create` and
 `list`: ``savepoints``, each with ``instant``, ``completion``, ``by``, ``comment``, ``files``; of its `delete`: ``instant``. Of
 `cancel`: ``instant`` and ``cancelled`` (false when it was over already). Of `restore`: ``instant``,
-``completion``, ``undone``, ``files``.
+``completion``, ``undone``, ``files``. Of `buckets`: ``before`` (null: none), ``bucket_count``, ``partitions``, ``files`` and
+``bytes`` that are rewritten, and ``done``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import typer
 from ...arguments import number
 from ...progress import drawn
 from ..options import Json, Url
-from ..output import count_text, print_json, print_table, say, wrapped
+from ..output import bytes_text, count_text, print_json, print_table, say, wrapped
 
 if TYPE_CHECKING:
     from ...occ.services import Executed
@@ -108,6 +109,32 @@ def cluster(
     )
     with lakelatch.open(url) as table:
         _perform(table, table.plan_clustering, table.cluster, given, nothing, plan_only=plan_only, json=json)
+
+
+def buckets(
+    url: Url,
+    count: Annotated[int, typer.Argument(help="Of each partition.")],
+    *,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do it; without this the plan is printed, and nothing changed.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Lay the rows out in another number of buckets: print what is rewritten, and with --yes do it.
+
+    Other jobs may read and write meanwhile. One that was interrupted is run again.
+    """
+    import lakelatch
+
+    with lakelatch.open(url) as table, drawn(yes, text=not json) as progress:
+        found = table.change_buckets(count, dry_run=not yes, progress=progress)
+    if json:
+        print_json(asdict(found))
+        return
+    before = "a simple index" if found.before is None else count_text(found.before, "bucket")
+    what = f"{count_text(found.files, 'file')} of {count_text(found.partitions, 'partition')}"
+    say(f"{before} becomes {count_text(count, 'bucket')}: {what} rewritten, {bytes_text(found.bytes)}")
+    say("done" if found.done else "nothing was changed yet: say --yes")
 
 
 def archive(
