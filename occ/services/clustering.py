@@ -159,9 +159,7 @@ def find_buckets(session: Session, state: LogState, count: int) -> dict[str, Any
     return content | ({} if had is None else {"bucket_count": {"from": had, "to": count}})
 
 
-def out_of_buckets(
-    session: Session, slices: Iterable[FileSlice], count: int
-) -> Iterator[tuple[str, list[FileSlice]]]:
+def out_of_buckets(session: Session, slices: Iterable[FileSlice], count: int) -> Iterator[tuple[str, list[FileSlice]]]:
     """Yield the partitions whose rows are not in so many buckets, with their slices. Reads keys."""
     chosen = defaultdict[str, list[FileSlice]](list)
     for each in slices:

@@ -40,6 +40,7 @@ FAILURES = {
     ("services", "list"): ["{none}"],
     ("services", "clean"): ["{table}", "--retain-commits", "-1"],
     ("services", "cluster"): ["{table}", "--partition", "nope"],
+    ("services", "buckets"): ["{table}", "0"],
     ("services", "archive"): ["{table}", "--keep-min", "0"],
     ("services", "compact"): ["{table}", "--partition", "nope"],
     ("services", "compact-logs"): ["{table}", "--partition", "nope"],

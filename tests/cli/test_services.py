@@ -55,6 +55,18 @@ def test_clustering_and_cancelling(run, url):
     assert run.json("check", url)["findings"] == []
 
 
+def test_buckets_are_changed_after_it_was_shown_what_that_rewrites(run, url):
+    told = run("services", "buckets", url, "4").stdout
+    assert told.startswith("a simple index becomes 4 buckets: 3 files of 2 partitions rewritten, ")
+    assert told.endswith("nothing was changed yet: say --yes\n")
+    assert "simple index" in run("describe", url).stdout
+    assert "services buckets" in run("settings", url, "bucket_count=4", code=2).stderr
+    assert run("services", "buckets", url, "4", "--yes").stdout.endswith("done\n")
+    done = run.json("services", "buckets", url, "3", "--yes")
+    assert (done["before"], done["bucket_count"], done["files"], done["done"]) == (4, 3, 8, True)
+    assert run.json("check", url)["findings"] == []
+
+
 def test_archival(run, url):
     before = run.json("timeline", url)["instants"]
     assert "no more than 30 commits" in run("services", "archive", url).stdout

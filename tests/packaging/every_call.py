@@ -149,6 +149,7 @@ def streams(table: lakelatch.Table) -> None:
     assert_type(stream, lakelatch.TableStream)
     table.stream("clicks", on_delete="gone")  # type: ignore[arg-type]
     print(stream.upsert(ROWS, batch=("q", 1)), stream.delete(ROWS), stream.declaration, stream.retract(ROWS))
+    print(table.change_buckets(4, dry_run=True).files)
     print(table.adopt_streams({"clicks": {"columns": "n", "ordering": "at"}}, bucket_count=8, dry_run=True).changes)
     print(stream.alter(default={"n": 1}, null="keep"), stream.drop(), stream.undrop())
 

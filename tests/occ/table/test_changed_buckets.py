@@ -98,7 +98,9 @@ def test_every_kind_of_table_keeps_its_rows_and_finds_them(
             (other.insert if number % 2 else other.upsert)(rows)
             model |= {each["id"]: each["v"] for each in rows}
             gone = pick.choice(sorted(model))
-            other.delete([{"id": gone, "part": next(each["part"] for each in map(row, range(20)) if each["id"] == gone)}])
+            other.delete(
+                [{"id": gone, "part": next(each["part"] for each in map(row, range(20)) if each["id"] == gone)}]
+            )
             del model[gone]
             assert content(table) == model
         assert table.change_buckets(4).files == 0
@@ -193,7 +195,7 @@ def test_writers_at_work_lose_nothing(folder: Path) -> None:
                 for turn in range(8):
                     mine.upsert([row(number + 100 + 10 * turn)])
                     mine.insert([row(number, turn + 1)])
-        except BaseException as e:  # noqa: BLE001 - raised below
+        except BaseException as e:
             errors.append(e)
 
     threads = [threading.Thread(target=write, args=(number,)) for number in (0, 1)]
@@ -206,7 +208,10 @@ def test_writers_at_work_lose_nothing(folder: Path) -> None:
     assert not errors
     in_buckets(table, 3)
     found = {row(number + 100 + 10 * turn)["id"] for number in (0, 1) for turn in range(8)}
-    assert content(table) == dict.fromkeys((*found, *(each["id"] for each in ROWS)), 0) | {row(0)["id"]: 8, row(1)["id"]: 8}
+    assert content(table) == dict.fromkeys((*found, *(each["id"] for each in ROWS)), 0) | {
+        row(0)["id"]: 8,
+        row(1)["id"]: 8,
+    }
     table.close()
 
 
@@ -230,13 +235,14 @@ def test_a_plan_that_was_made_under_other_buckets_is_not_executed(world: World) 
     in_buckets(other.table, 5)
 
 
-def test_the_entry_is_of_a_kind_of_its_own_that_stays_in_force(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_entry_is_of_a_kind_of_its_own_that_stays_in_force(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     table = world.writer("A").table
     table.change_buckets(5)
     events = table.events(after=table.timeline().commits[0].requested)
-    assert next(each.reason for each in events if each.operation == "CLUSTER" and each.event == "commit") == "bucket_count=5"
+    assert (
+        next(each.reason for each in events if each.operation == "CLUSTER" and each.event == "commit")
+        == "bucket_count=5"
+    )
     entry = next(each for each in table.session.log.entries() if isinstance(each, Commit) and each.buckets)
     body = encode(entry, 1, entry.slot, "n")
     assert decode(body, "x") == entry
