@@ -394,7 +394,7 @@ class _Requested:
         self.operation: Operation = operation(request.commit.operation.lower())
         self._reads, self._writes = request.reads, writes
         # only asked for when the settings differ from those at begin; such requests are left out
-        self.streams_only = False
+        self.streams_only, self.placed_by = False, ()
 
     def write_set(self) -> WriteSet:
         """The file groups created, changed or replaced, and the region claimed."""

@@ -54,6 +54,10 @@ class Changes(Protocol):
     def streams_only(self) -> bool:
         """True if it writes stream events only."""
 
+    @property
+    def placed_by(self) -> Collection[tuple[object, ...]]:
+        """The number of buckets, merge and ties that its files were written by."""
+
     def write_set(self) -> WriteSet:
         """The file groups created, changed or replaced, and the region claimed."""
 
@@ -222,14 +226,17 @@ class CommitValidator:
         """
         if settings is self._began:
             return
+        # Its files may have been written by settings that came and went.
+        began = self._began
+        by = {(began.bucket_count, began.merge, began.ties), *self._staged.placed_by}
         named = [f"{use} names {name!r} since" for name in dropped for use in settings.uses_of(name)]
         if settings.streams and not (self._began.streams or self._staged.streams_only):
             rule = "the table has streams since, and rows are written through these only"
         elif self._staged.streams_only and (name := outdated(self._began.streams, settings.streams)):
             rule = f"stream {name!r} was changed or dropped since"
-        elif settings.bucket_count != self._began.bucket_count:
-            rule = f"the table has another number of buckets since ({self._began.bucket_count}, now {settings.bucket_count})"
-        elif (settings.merge, settings.ties) != (self._began.merge, self._began.ties):
+        elif others := {each[0] for each in by} - {settings.bucket_count}:
+            rule = f"the table has another number of buckets since ({others.pop()}, now {settings.bucket_count})"
+        elif {each[1:] for each in by} != {(settings.merge, settings.ties)}:
             rule = "the table's settings say since that rows are merged otherwise"
         elif named:
             rule = named[0]

@@ -24,6 +24,7 @@ class Staged:
 
     Attributes:
         verbs: the writing methods that were called so far.
+        placed_by: the number of buckets, merge and ties that its files were written by.
     """
 
     def __init__(self, name: str, service: Operation | None = None, *, merge_on_read: bool = False) -> None:
@@ -46,6 +47,7 @@ class Staged:
         self._values: dict[str, Values] | None = None
         self._metadata: CommitMetadata | None = None
         self.verbs = set[str]()
+        self.placed_by = set[tuple[object, ...]]()
         self.empty_too = self.streams_only = False
         self.tells_all = False  # the writer declares all its reads; otherwise it may have read everything
         self.named: frozenset[FileGroupId] = frozenset()  # file groups that a service names and does not write

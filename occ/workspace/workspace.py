@@ -323,6 +323,7 @@ class Workspace:
         )
         self._successors |= {FileGroupId(g.partition, spec.successor_id(g)): g for g in spec.begun}
         self._columns, self._spec = spec.schema, spec
+        self.changes.placed_by.add((spec.bucket_count, spec.merge, spec.ties))
         return spec
 
     def add_column(self, name: str, kind: pa.DataType | str) -> None:

@@ -226,6 +226,18 @@ def test_a_transaction_that_began_before_does_not_commit(world: World) -> None:
     in_buckets(other.table, 5)
 
 
+def test_files_that_were_written_by_a_number_that_came_and_went_do_not_land(world: World) -> None:
+    writer, other = world.writer("A"), world.writer("B")
+    late = other.table.transaction("insert")
+    writer.table.change_buckets(5)
+    other.table.session.log.catch_up()
+    late.insert([{**row(number), "part": "new"} for number in range(60, 70)])
+    writer.table.change_buckets(2)
+    with pytest.raises(lakelatch.ConflictError, match="another number of buckets"):
+        late.commit()
+    in_buckets(other.table, 2)
+
+
 def test_a_plan_that_was_made_under_other_buckets_is_not_executed(world: World) -> None:
     writer, other = world.writer("A"), world.writer("B")
     during(writer, lambda: other.table.change_settings(bucket_count=None))
