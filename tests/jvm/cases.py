@@ -551,10 +551,10 @@ WRITTEN_BY_JVM = rows("JFK", range(6, 14), seen=9) + rows("Zürich", range(2), s
 
 def for_jvm_writer(folder: Path, index: str) -> Story:
     """A quiet table of ours, which the JVM will upsert `WRITTEN_BY_JVM` into."""
-    buckets = {"bucket": 2, "bucket-rebased": 4}.get(index)
-    story = Story(folder, PLAIN, partition_by=("place",), bucket_count=buckets)
+    bucketed = index.startswith("bucket")
+    story = Story(folder, PLAIN, partition_by=("place",), bucket_count=2 if bucketed else None)
     story.insert(rows("JFK", range(12)) + rows("Zürich", range(5)))
-    if index == "bucket":  # the JVM finds the rows in the buckets that they were laid out in
+    if bucketed:  # the JVM finds the rows in the buckets that they were laid out in
         story.table.change_buckets(4)
     story.upsert(rows("JFK", range(8, 10), seen=2))
     if index.endswith("rebased"):

@@ -55,7 +55,7 @@ def test_a_number_of_buckets_that_the_rows_do_not_lie_in_is_refused_with_the_way
     table = make(content=keyed(1), bucket_count=before)
     slot = slots(table)
     with pytest.raises(
-        lakelatch.ConfigError, match=r"second time.*Make a table with so many buckets.*bucket_count=None"
+        lakelatch.ConfigError, match=r"second time.*services buckets.*bucket_count=None"
     ):
         table.change_settings(bucket_count=after)
     assert (table.settings.bucket_count, slots(table)) == (before, slot)
