@@ -11,7 +11,7 @@ from .facts import hold_types
 from .java import short_lived
 from .thorough import THOROUGH, covering, some
 
-CASES_MAX = {"occ": 8, "spark": 3}  # of a test, by folder
+CASES_MAX = {"occ": 6, "spark": 2, "model": 30, "mergers": 8}  # of a test, by folder
 
 watch()
 short_lived()

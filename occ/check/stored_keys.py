@@ -6,7 +6,7 @@ several partition fields, JVM Hudi makes the key ``id:1`` or ``1``, depending on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -106,23 +106,32 @@ def refuse_misplaced(store: Store, config: TableConfig, slices: Iterable[FileSli
     """
     if buckets is None:
         return
+    for each, problem in misplaced(store, config, slices, buckets):
+        raise ConfigError(
+            f"{store.url} cannot have bucket_count={buckets}: {problem}, so upserts would not find its rows and write them a "
+            "second time. Nothing was changed. Make a table with so many buckets and write the rows there; "
+            "bucket_count=None (the simple index) goes with any files",
+            table=store.url,
+            setting="bucket_count",
+            path=min(each.paths),
+        )
+
+
+def misplaced(
+    store: Store, config: TableConfig, slices: Iterable[FileSlice], buckets: int
+) -> Iterator[tuple[FileSlice, str]]:
+    """Yield the slices that are not one of so many buckets, each with a sentence that says why. Reads the keys of the others."""
     seen: dict[tuple[str, int], FileSlice] = {}
     for each in slices:
         bucket = bucket_of(each.file_id)
         other = each if bucket is None else seen.setdefault((each.partition, bucket), each)
         if bucket is None or bucket >= buckets or other is not each:
-            problem = f"file group {each.group} is none of {buckets} buckets" + ("" if other is each else " by itself")
-        else:
-            problem = wrong_keys(store, config, each, buckets) or ""
-        if problem:
-            raise ConfigError(
-                f"{store.url} cannot have bucket_count={buckets}: {problem}, so upserts would not find its rows and write them a "
-                "second time. Nothing was changed. Make a table with so many buckets and write the rows there; "
-                "bucket_count=None (the simple index) goes with any files",
-                table=store.url,
-                setting="bucket_count",
-                path=min(each.paths),
+            yield (
+                each,
+                f"file group {each.group} is none of {buckets} buckets" + ("" if other is each else " by itself"),
             )
+        elif problem := wrong_keys(store, config, each, buckets):
+            yield each, problem
 
 
 def wrong_keys(store: Store, config: TableConfig, each: FileSlice, buckets: int) -> str | None:

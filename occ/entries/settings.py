@@ -471,6 +471,19 @@ class Settings:
             )
         return made
 
+    def uses_of(self, column: str) -> list[str]:
+        """Return the settings and streams that need a column of the table, or the one around the field at a path."""
+        from ...conditions import columns_of, parse
+
+        column = column.partition(".")[0]
+        named = {
+            "unique_constraints": chain(*self.unique_constraints),
+            "check": chain.from_iterable(columns_of(parse(sql)) for sql in self.check),
+            "merge": (name for name, _ in self.merge),
+            **{f"stream {each.name!r}": (*each.own, each.event_id) for each in self.streams},
+        }
+        return [what for what, names in named.items() if column in names]
+
     def refuse_names(self, changed: Collection[str]) -> None:
         """Raise `ConfigError` if one of these settings names a column that cannot exist."""
         columns = {

@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...arguments import number
-from ...errors import ConfigError, UnsupportedTableError
+from ...errors import ConfigError, ConflictError, UnsupportedTableError
 from ...hudi.files import new_file_id
 from ...hudi.merge import ordering_of
 from ...hudi.timeline import FileSlice
+from ..check import misplaced
 from ..entries import by_partition
 from ..log import LogState
 from .execution import Part
-from .layout import NOTE, Layout
+from .layout import NOTE, Buckets, Layout
 from .planned_service import PlannedService, service_operation
 from .rewriting import Rewrite, free_slices, refuse_types, slices_of
 
@@ -118,6 +119,51 @@ def find(
     return content | ({"layout": layout.said} if layout is not None else {})
 
 
+def find_buckets(session: Session, state: LogState, count: int) -> dict[str, Any] | None:
+    """Return the content of a plan that lays the rows of a table with a simple index out in buckets; None if they are.
+
+    Partition by partition, so that one that is in buckets already is left alone. Until its setting says that it has buckets
+    such a table is one with a simple index, which finds its rows in any files.
+
+    Raises:
+        ConflictError: another plan takes some of the files.
+    """
+    view, chosen = session.view(), defaultdict[str, list[FileSlice]](list)
+    schema = view.arrow_schema()
+    for each in view.snapshot.file_slices():
+        chosen[each.partition].append(each)
+    groups, found, free = [], list[FileSlice](), set(free_slices(session, state, view, None))
+    for partition, slices in sorted(chosen.items()):
+        if not any(each.logs for each in slices) and not any(misplaced(session.store, session.config, slices, count)):
+            continue
+        if taken := [each for each in slices if each not in free]:
+            raise ConflictError(
+                f"{session.url}: a pending plan of a table service takes {taken[0].group}, which has to be laid out in buckets. "
+                "Nothing was planned; execute or cancel that plan (`lakelatch services`), then try again",
+                table=session.url,
+                instant="",
+                winner="",
+                winner_op="",
+                winner_writer="",
+                overlap=(str(taken[0].group),),
+                rule="a file group is in one pending plan",
+            )
+        ids = [new_file_id(session.env.uuid(), bucket=number) for number in range(count)]
+        names = by_partition(path for each in slices for path in each.paths)[partition]
+        size = sum(each.total_size for each in slices)
+        groups.append({"partition": partition, "files": names, "file_id": ids[0], "bytes": size, "more_ids": ids[1:]})
+        found += slices
+    if not groups:
+        return None
+    assert schema is not None, "files have columns"
+    refuse_types(session, schema, "cluster")
+    return {
+        "groups": groups,
+        "slices": by_partition(path for each in found for path in each.paths),
+        "layout": Buckets(session.config.record_key_fields).said,
+    }
+
+
 def _is_laid_out(session: Session, slice_: FileSlice, layout: Layout) -> bool:
     """Return whether the file's footer names this layout; a later rewrite of the file drops the note."""
     if slice_.logs:
@@ -142,9 +188,21 @@ def _joined(slices: list[FileSlice], most: int) -> list[list[FileSlice]]:
     return found
 
 
+def _layout(execution: Execution) -> Layout | Buckets | None:
+    """Return the layout of the plan. Raises `UnsupportedTableError` if the table has got buckets since it was planned."""
+    session, said = execution.session, execution.content.get("layout")
+    if session.settings.bucket_count is not None:
+        raise UnsupportedTableError(
+            f"{session.url} has a bucket index since clustering {execution.instant} was planned, which would move rows out of "
+            f"their buckets. Nothing was written; `lakelatch services cancel {session.url} {execution.instant}`",
+            table=session.url,
+        )
+    return Buckets(tuple(said["by"])) if said and said.get("buckets") else Layout.planned(execution.content)
+
+
 def run(execution: Execution) -> None:
     """Write the joined files and stage them."""
-    spec, layout = execution.file_spec(), Layout.planned(execution.content)
+    spec, layout = execution.file_spec(), _layout(execution)
     parts, gone = list[Part](), list[FileSlice]()
     for group in execution.content["groups"]:
         partition, slices = group["partition"], slices_of(group["partition"], group["files"])

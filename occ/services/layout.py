@@ -1,4 +1,4 @@
-"""The row order of a clustering: sorted by columns, or along a z-curve through them.
+"""The layout of the rows that a clustering writes: sorted by columns, along a z-curve through them, or by buckets.
 
 Sorted rows serve conditions on the first column; the z-curve serves conditions on each column, less well. Both use the ranks
 of the values, so that columns count alike whatever their types and distributions. Nulls are last.
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ...arguments import many, text
 from ...errors import ConfigError, CorruptTableError, InputError
+from ...hudi.table import bucket_ids, key_parts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,12 +83,33 @@ class Layout:
             if pa.types.is_nested(kind := schema.field(name).type):
                 raise InputError(f"{url} cannot be sorted by {name!r}: {kind} has no order", column=name)
 
+    def share(self, rows: pa.Table, number: int, of: int) -> npt.NDArray[np.int64]:
+        """Return the row numbers of one of so many files."""
+        order = self.order(rows)
+        return order[len(order) * number // of : len(order) * (number + 1) // of]
+
     def order(self, rows: pa.Table) -> npt.NDArray[np.int64]:
         """Return the row numbers in the order of the layout; rows with equal values keep their order."""
         ranks = [_ranks(rows.column(name)) for name in self.by]
         if self.curve == LINEAR or len(ranks) == 1:
             return np.lexsort(ranks[::-1])
         return np.argsort(_on_curve(ranks), kind="stable")
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """A layout of one file for each bucket of the record keys, in which rows keep their order."""
+
+    by: tuple[str, ...]
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """The layout in JSON form, as of `Layout.said`."""
+        return {"by": [*self.by], "buckets": True}
+
+    def share(self, rows: pa.Table, number: int, of: int) -> npt.NDArray[np.int64]:
+        """Return the row numbers of one of so many buckets."""
+        return np.flatnonzero(bucket_ids(key_parts(rows, self.by), of) == number)
 
 
 def _ranks(column: Any) -> npt.NDArray[np.uint64]:

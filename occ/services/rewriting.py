@@ -24,7 +24,7 @@ from ..entries import groups_of, held, paths_of
 from ..liveness import groups_of_plan
 from ..log import LogState
 from ..staging import BaseFileWriter, FileSpec, token
-from .layout import NOTE, Layout
+from .layout import NOTE, Buckets, Layout
 
 if TYPE_CHECKING:
     from ..session import Session, View
@@ -148,7 +148,7 @@ class Rewrite:
         spec: the spec of the plan's execution.
         replaces: the slice whose file group gets its next version; None begins a group.
         bytes: see `Part`.
-        layout: the order of the rows; the file gets the ``share`` (number, of how many) of them.
+        layout: of the rows; the file gets the ``share`` (number, of how many) of them.
     """
 
     spec: FileSpec
@@ -157,7 +157,7 @@ class Rewrite:
     slices: tuple[FileSlice, ...]
     replaces: FileSlice | None = None
     bytes: int | None = None
-    layout: Layout | None = None
+    layout: Layout | Buckets | None = None
     share: tuple[int, int] = (0, 1)
 
     def run(self) -> list[WriteStat]:
@@ -224,14 +224,12 @@ def _read(file: StoredParquet, number: int, names: list[str], schema: pa.Schema,
 
 
 def _laid_out(
-    spec: FileSpec, slices: Sequence[FileSlice], layout: Layout, share: tuple[int, int]
+    spec: FileSpec, slices: Sequence[FileSlice], layout: Layout | Buckets, share: tuple[int, int]
 ) -> Iterator[pa.Table]:
     """Yield a share of the rows in the order of a layout. Reads the layout's columns first, then the share's rows."""
     keys = [piece.rows() for each in slices for piece in _pieces(spec, each, layout.by)]
-    order = layout.order(pa.concat_tables(keys)) if keys else np.zeros(0, np.int64)
+    mine = layout.share(pa.concat_tables(keys), *share) if keys else np.zeros(0, np.int64)
     del keys
-    number, of = share
-    mine = order[len(order) * number // of : len(order) * (number + 1) // of]
     # In the order of the files, so that each row group is read once; ``wanted`` restores the layout's order.
     places = np.sort(mine)
     taken, start = [], 0

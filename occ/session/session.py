@@ -182,6 +182,7 @@ class Session:
         process = env.process()
         self.writer = writer or f"{process.host}:{process.pid}"
         self._properties: bytes | None = None
+        self._publisher: Publisher | None = None
         self._checked: tuple[TableConfig, str | None] | None = None  # properties and schema that can be written
         self.config = self.read_config()
         self.config.refuse_opening()
@@ -277,7 +278,7 @@ class Session:
         for task in self._behind:  # they use the handle until they end
             task.wait()
         self.closed = True
-        if self.writable:
+        if self._publisher is not None:
             self._publisher.close()
             self.heart.close()
             self._lock.close()
@@ -351,6 +352,8 @@ class Session:
         if body != self._properties:
             self.config = TableConfig.from_bytes(body, table=self.url)
             self._properties = body
+            if self._publisher is not None:  # the table may have become merge-on-read (`Table.adopt_streams`)
+                self._publisher.merge_on_read = self.config.merge_on_read
         return self.config
 
     def _refuse_other_columns(self) -> None:
@@ -455,7 +458,12 @@ class Session:
         return FileSizes.of(self.settings, self.config)
 
     def file_spec(
-        self, instant: str, rows: pa.Schema, current: pa.Schema | None, required: tuple[str, ...] = ()
+        self,
+        instant: str,
+        rows: pa.Schema,
+        current: pa.Schema | None,
+        required: tuple[str, ...] = (),
+        dropped: tuple[str, ...] = (),
     ) -> tuple[FileSpec, str]:
         """The common spec of a transaction's files, and the table's schema after it as Avro JSON."""
         from ...hudi.table import META_COLUMNS, refuse_grown_maps
@@ -463,7 +471,7 @@ class Session:
 
         if self._spans is None:
             self._spans = KeySpans()
-        schema, avro = _settled(current, _without(rows, META_COLUMNS), self.config.name, required)
+        schema, avro = _settled(current, _without(rows, META_COLUMNS), self.config.name, required, dropped)
         if current is not None:
             self.config.refuse_other_columns(current.names, table=self.url)
             if self.config.merge_on_read and schema != current:
@@ -784,8 +792,10 @@ def _without(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
 
 
 @functools.lru_cache(maxsize=64)
-def _settled(current: pa.Schema | None, rows: pa.Schema, name: str, required: tuple[str, ...]) -> tuple[pa.Schema, str]:
+def _settled(
+    current: pa.Schema | None, rows: pa.Schema, name: str, required: tuple[str, ...], dropped: tuple[str, ...]
+) -> tuple[pa.Schema, str]:
     from ...hudi.table import storable, to_avro, widen, with_required
 
     schema = storable(rows) if current is None else widen(current, rows)
-    return schema, to_avro(with_required(schema, required), name)
+    return schema, to_avro(with_required(schema, required), name, dropped)

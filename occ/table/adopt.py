@@ -23,13 +23,14 @@ from ...arguments import suggesting
 from ...environment import SYSTEM, Environment
 from ...errors import CommitError, ConfigError, CorruptTableError, UnsupportedTableError
 from ...hudi.files import DELETE, Block, FileGroupId, StoredParquet, list_data_files, note_of, read_blocks
-from ...hudi.table import TableConfig
+from ...hudi.table import TableConfig, fields_inside
 from ...hudi.timeline import (
     COMMIT_ACTIONS,
     EARLIEST,
     CommitMetadata,
     FileSlice,
     History,
+    Timeline,
     has_archive,
     is_time,
     parse_unknown,
@@ -43,10 +44,9 @@ from ..entries import AdoptedSettings, Batches, Commit, Landed, Open, Settings
 from ..incoming import null_free
 from ..liveness import HEARTBEATS, HeartbeatObserver, instants_with_markers
 from ..log import LogState, Publisher, UndecidedError, epochs, finish, known_batches, metadata_of, read_epoch, start_log
-from ..session import PROPERTIES, cold_view, prove, read_config
+from ..session import PROPERTIES, arrow_schema, cold_view, dropped_by, prove, read_config
 from ..workspace import refuse_check
 from .create import (
-    declarations_of,
     first_entry,
     next_generation,
     refuse_unknown_settings,
@@ -54,7 +54,7 @@ from .create import (
     settings_for,
     with_floor,
 )
-from .stream import refuse_at_creation
+from .stream import declarations_of, refuse_at_creation
 from .table import Table, store_of
 
 # The streams of a table that is adopted: as its old log, its properties or the caller declare them.
@@ -213,9 +213,11 @@ def adopt(
     config = _config(store)
     config.refuse_writing()
     refuse_unsafe(store)
-    refuse_check(config, wanted, store.url)
     _refuse_damage(store, config)
-    view = cold_view(store, read_timeline(store, config))
+    timeline = read_timeline(store, config)
+    view = cold_view(store, timeline)
+    forgotten = _forgotten(timeline, view.schema)
+    refuse_check(config, wanted, store.url, (*dropped_by(view.schema), *forgotten))
     if schema := view.arrow_schema():
         config.refuse_other_columns(schema.names, table=store.url)
         _refuse_marks(store, schema.names)
@@ -254,7 +256,24 @@ def adopt(
     made = with_floor(Table(store, env=env, writer=writer))
     if made.streams:
         made.session.secure_streams()
-    return made
+    return _remembering(made, forgotten)
+
+
+def _remembering(table: Table, forgotten: Sequence[str]) -> Table:
+    if forgotten:
+        table.run(lambda txn: txn.workspace.remember_dropped(forgotten), operation="insert")
+    return table
+
+
+def _forgotten(timeline: Timeline, now: str | None) -> list[str]:
+    """Return dropped columns of which an earlier commit tells and the schema of now does not: JVM writers keep columns only."""
+    there = {name.lower() for name in dropped_by(now)}
+    for field in arrow_schema(now) if now else ():
+        there |= {field.name.lower(), *(path.lower() for path, _ in fields_inside(field.type, field.name))}
+    for instant in reversed(timeline.commits):
+        if dropped := dropped_by(timeline.metadata(instant).schema):
+            return [name for name in dropped if name.lower() not in there]
+    return []
 
 
 def _landed(store: Store, config: TableConfig, said: Batches, *, whole: bool) -> tuple[Landed, ...]:

@@ -29,13 +29,13 @@ from ...hudi.timeline import EARLIEST, refuse_clock
 from ...locks import shown
 from ...plain_text import visible
 from ...storage import Store
-from ...streams import Stream, declared
 from ..entries import NO_LOCK, OWN_LOCK, Landed, Open, Settings, SettingsDict, encode, value_checks
 from ..log import LOG, Creation, claim, creation_of, is_epoch, put_properties, start_log, strange_files
 from ..session import PROPERTIES, prove, read_config, settled
 from ..transaction import lay_floor
 from ..workspace import refuse_check, refuse_unique, with_table_keys
-from .stream import declare, refuse_at_creation
+from .adopt_streams import BUCKETS
+from .stream import declarations_of, declare, refuse_at_creation
 from .table import Table, store_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 
 P = ParamSpec("P")
-_BUCKETS = 8  # of a table with streams: events of this many files are merged side by side
 _TYPES = {"copy_on_write": COPY_ON_WRITE, "merge_on_read": MERGE_ON_READ}
 _given: ContextVar[frozenset[str]] = ContextVar("arguments that were given", default=frozenset())
 
@@ -126,7 +125,7 @@ def create(
     if declarations:
         type = type if "type" in _given.get() else "merge_on_read"  # noqa: A001
         table_version = table_version if "table_version" in _given.get() else 9
-        settings.setdefault("bucket_count", _BUCKETS)
+        settings.setdefault("bucket_count", BUCKETS)
     config = _new_config(
         store, record_key, partition_by, ordering_field, schema, name, database, hive_style, table_version, type
     )
@@ -162,22 +161,6 @@ def create(
         table.close()
         raise
     return table
-
-
-def declarations_of(streams: Mapping[str, Mapping[str, Any]] | None) -> list[Stream]:
-    """Return the streams that these arguments of `Table.stream` declare, by name. Raises `InputError` for others."""
-    if streams is None:
-        return []
-    told = 'streams are told by name, as {"orders": {"columns": ["amount"], "ordering": "paid_at"}}'
-    if not isinstance(streams, Mapping) or not all(isinstance(each, Mapping) for each in streams.values()):
-        raise InputError(f"{told}, not as {streams!r:.200}")
-    made = []
-    for name, arguments in streams.items():
-        try:
-            made.append(declared(name, **({"columns": None, "ordering": None} | dict(arguments))))
-        except TypeError as e:
-            raise InputError(f"stream {name!r}: {e}; its arguments are those of Table.stream") from None
-    return made
 
 
 def _make(store: Store, env: Environment, config: TableConfig, wanted: Settings) -> bool:

@@ -7,16 +7,19 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ...arguments import NullEvents, suggesting
 from ...errors import ConfigError, InputError
 from ...hudi.files import bucket_of
 from ...hudi.table import TableConfig, bucket_ids
+from ...hudi.timeline import FileSlice
 from ...streams import (
     CLEAR,
     RowHistory,
     Stream,
     altered,
+    declared,
     described,
     dropped,
     explained,
@@ -164,7 +167,7 @@ class TableStream:
 
         def check(_: Settings, stream: Stream) -> bool:
             session = self._session
-            _refuse_required([stream], session.view().schema, session.config, session.url)
+            refuse_required([stream], session.view().schema, session.config, session.url)
             return False
 
         return _change(self._session, self.name, change, check)
@@ -189,6 +192,22 @@ def explain(session: Session, key: str, partition: Partition | None) -> list[Row
     return [each for each in made if each is not None]
 
 
+def declarations_of(streams: Mapping[str, Mapping[str, Any]] | None) -> list[Stream]:
+    """Return the streams that these arguments of `Table.stream` declare, by name. Raises `InputError` for others."""
+    if streams is None:
+        return []
+    told = 'streams are told by name, as {"orders": {"columns": ["amount"], "ordering": "paid_at"}}'
+    if not isinstance(streams, Mapping) or not all(isinstance(each, Mapping) for each in streams.values()):
+        raise InputError(f"{told}, not as {streams!r:.200}")
+    made = []
+    for name, arguments in streams.items():
+        try:
+            made.append(declared(name, **({"columns": None, "ordering": None} | dict(arguments))))
+        except TypeError as e:
+            raise InputError(f"stream {name!r}: {e}; its arguments are those of Table.stream") from None
+    return made
+
+
 def declare(session: Session, wanted: Stream) -> Stream:
     """Declare a stream of the table, or add columns to one; return it as declared.
 
@@ -209,12 +228,13 @@ def declare(session: Session, wanted: Stream) -> Stream:
         schema, known = session.schema(), settings.streams
         made = change(known, "")
         refuse_columns(stream, schema, session.config, session.url)
-        _refuse_required(made, session.view().schema, session.config, session.url)
+        refuse_required(made, session.view().schema, session.config, session.url)
         assert schema is not None, "streams are declared of columns"
         if stream not in known:
             refuse_mergers(stream, schema)
-        if stream.event_id and not any(each.name == stream.name for each in known):
-            _refuse_stored(session, stream)
+        if not any(each.name == stream.name for each in known):
+            refuse_stored(session, stream)
+            refuse_orders(session, [stream], session.snapshot().file_slices())
         # What was looked at, that no log file is there, has to hold when the first stream is declared.
         return not known
 
@@ -237,19 +257,24 @@ def _change(
     session.refuse_if_unwritable()
     for _ in range(_TRIES):
         state = session.log.catch_up()
-        settings, seen = state.settings, _last_slot(state)
+        if session.streams:
+            session.secure_streams()
+        settings, schema, seen = state.settings, state.schema, last_slot(state)
         made = change(settings.streams, state.top)
         alone = check(settings, of_name(made, name, session.url))
         if made == settings.streams:
             break
 
         def build(
-            state: LogState, settings: Settings = settings, seen: int = seen, alone: bool = alone
+            state: LogState,
+            looked_at: tuple[Settings, str | None] = (settings, schema),
+            seen: int = seen,
+            alone: bool = alone,
         ) -> LogEntry | None:
-            # Retry unless the streams are still those that were compared.
-            if state.settings != settings or (alone and _last_slot(state) != seen):
+            # Retry unless the streams and columns are still those that were compared.
+            if (state.settings, state.schema) != looked_at or (alone and last_slot(state) != seen):
                 return None
-            return Setting(replace(state.settings, streams=change(settings.streams, state.top)), session.writer)
+            return Setting(replace(state.settings, streams=change(state.settings.streams, state.top)), session.writer)
 
         if session.log.append(build) is not None:
             break
@@ -271,9 +296,9 @@ def _refuse_events(session: Session, stream: Stream) -> None:
         )
 
 
-def _refuse_stored(session: Session, stream: Stream) -> None:
+def refuse_stored(session: Session, stream: Stream) -> None:
     """Raise `InputError` if base files have values in the columns of a stream that keeps its events: no event tells of them."""
-    for each in session.snapshot().file_slices():
+    for each in session.snapshot().file_slices() if stream.event_id else ():
         if each.base is None:
             continue
         footer = session.footers.of(each.base.path, each.base.size)
@@ -288,6 +313,27 @@ def _refuse_stored(session: Session, stream: Stream) -> None:
                 )
 
 
+def refuse_orders(session: Session, streams: Sequence[Stream], slices: Sequence[FileSlice]) -> None:
+    """Raise `InputError` if stored rows have a NaN, or some of several ordering values: no event tells whether it is newer."""
+    schema = session.schema()
+    assert schema is not None, "streams are declared of columns"
+    for stream in streams:
+        names = stream.ordered_by
+        floats = [name for name in names if pa.types.is_floating(schema.field(name).type)]
+        for each in slices if floats or len(names) > 1 else ():
+            rows = session.read_slice(each, columns=[*names])
+            columns = [rows.column(n) if n in rows.column_names else pa.nulls(rows.num_rows) for n in names]
+            nans = [pc.fill_null(pc.is_nan(rows.column(n)), fill_value=False) for n in floats if n in rows.column_names]
+            partly = [pc.not_equal(columns[0].is_valid(), more.is_valid()) for more in columns[1:]]
+            if any(pc.any(bad, min_count=0).as_py() for bad in (*nans, *partly)):
+                raise InputError(
+                    f"stream {stream.name!r}: rows of {each.group} in {session.url} have a NaN in {', '.join(names)}, or some of "
+                    "these columns and not the others, so no event would be newer than they are. Nothing was changed; give them "
+                    "values, or none",
+                    column=names[0],
+                )
+
+
 def refuse_at_creation(
     streams: Sequence[Stream], schema: pa.Schema, config: TableConfig, url: str, settings: Settings
 ) -> None:
@@ -299,10 +345,10 @@ def refuse_at_creation(
         made = joined(made, each, since="", table=url)
         refuse_columns(each, schema, config, url)
         refuse_mergers(each, schema)
-    _refuse_required(made, config.create_schema, config, url)
+    refuse_required(made, config.create_schema, config, url)
 
 
-def _refuse_required(streams: Sequence[Stream], schema: str | None, config: TableConfig, url: str) -> None:
+def refuse_required(streams: Sequence[Stream], schema: str | None, config: TableConfig, url: str) -> None:
     """Raise `InputError` if rows of these streams may lack a value that was declared not null."""
     streams = [each for each in streams if not each.dropped]
     for column in required_by(schema):
@@ -322,7 +368,8 @@ def _refuse_required(streams: Sequence[Stream], schema: str | None, config: Tabl
             )
 
 
-def _last_slot(state: LogState) -> int:
+def last_slot(state: LogState) -> int:
+    """Return the slot of the newest commit; -1 before the first."""
     return state.last.slot if state.last else -1
 
 

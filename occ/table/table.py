@@ -19,6 +19,7 @@ from ...arguments import (
     OperationName,
     Strategy,
     brief,
+    flag,
     number,
     suggesting,
     text,
@@ -80,7 +81,9 @@ from ..session import (
     Session,
     TableLock,
     View,
+    arrow_schema,
     connect,
+    dropped_by,
     kept_from,
     known_partition,
     refuse_open,
@@ -93,8 +96,9 @@ from ..transaction import run as run_again
 from ..turns import Asked
 from ..workspace import constrained, refuse_check
 from ..writing import Merge, Write, merging, replacing, retried, row_writes
+from .adopt_streams import StreamAdoption, adopt_streams, planned
 from .coordinators import CoordinatorOf, coordinator_of
-from .stream import TableStream, declare, explain
+from .stream import TableStream, declarations_of, declare, explain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -301,7 +305,7 @@ class Table:
         return change_feed(self.session, after=after, until=until, columns=columns, whole_from=whole_from)
 
     def read_slice(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
-        """Return the rows of one file slice, without columns that its files lack.
+        """Return the rows of one file slice, with the columns that its files have, dropped ones too.
 
         Args:
             group: a file slice of `snapshot`.
@@ -698,6 +702,43 @@ class Table:
             session.log.catch_up()
         return TableStream(session, text(name, "stream name"), self._write)
 
+    @draws
+    def adopt_streams(
+        self,
+        streams: Mapping[str, Mapping[str, Any]],
+        *,
+        bucket_count: int | None = None,
+        dry_run: bool = False,
+        progress: ProgressOption | None = None,
+        runner: Runner = one_by_one,
+    ) -> StreamAdoption:
+        """Give a filled table streams: it becomes merge-on-read, of version 9, with buckets, and without ordering field.
+
+        Rows are laid out in buckets where they are not, by table services, while others write. A call that was interrupted
+        goes on where it stopped. A row counts as an event of each stream in whose ordering column it has a value; in a column
+        with a merger its value is what was contributed so far.
+
+        Args:
+            streams: all streams, as of `lakelatch.create`. Of a table with streams: those to declare as well.
+            bucket_count: of a table with a simple index; 8 by default.
+            dry_run: change nothing, and return what would be changed.
+            progress: as for `compact`; ``runner`` too.
+
+        Raises:
+            ConfigError: the table cannot have streams; the message says why. Nothing was changed.
+            ConflictError: writers inserted rows all the while, or a plan of another is pending. No stream was declared, and a
+                retry is safe.
+            InputError: the streams do not fit the columns or the rows. Nothing was changed.
+        """
+        session, wanted = self._ours(), declarations_of(streams)
+        if bucket_count is not None:
+            number(bucket_count, "bucket_count", least=1, whole=True)
+        if flag(dry_run, "dry_run"):
+            return planned(session, wanted, bucket_count)
+        refuse_no_runner(runner)
+        report = Reporter(progress, "adopt streams", "file groups")
+        return adopt_streams(session, wanted, bucket_count, report, runner)
+
     def explain_row(self, key: str, *, partition: Partition | None = None) -> list[RowHistory]:
         """Explain for each column of a row which event set it and what that replaced; one history per partition with the key.
 
@@ -772,6 +813,26 @@ class Table:
         """
         return self.run(lambda txn: txn.widen_column(name, type), operation="insert", note=note)
 
+    def drop_column(self, name: str, *, note: Mapping[str, str] | None = None) -> RunResult[None]:
+        """Drop a column, or a field inside one, in one commit, without rewriting files. Its name is taken for good.
+
+        Reads as of earlier commits still show it. Files keep its values until they are rewritten and cleaned. Writers that
+        have begun before do not commit files with the column: they run again.
+
+        Args:
+            name: the column; in a copy-on-write table also a path to a field of a struct: ``"home.zip"``,
+                ``"stops.element.at"`` inside a list, ``"marks.value.note"`` inside a map.
+            note: of the commit, as for `transaction`.
+
+        Returns:
+            The commit.
+
+        Raises:
+            InputError: there is no such column or no other one; or it is of the record key, the partitions, the ordering
+                fields, or a stream or a setting (unique_constraints, check, merge) names it. Nothing was changed.
+        """
+        return self.run(lambda txn: txn.drop_column(name), operation="insert", note=note)
+
     def set_lock(self, url: str, *, jvm_writers_stopped: bool = False) -> Settings:
         """Change the table's lock. Writers may run meanwhile: each switches to it at its next commit.
 
@@ -802,8 +863,8 @@ class Table:
             ConstraintError: rows break a new unique constraint or check; names some.
         """
         session = self._ours()
-        wanted = session.settings.changed(**changes)
-        session.refuse_rule(wanted, session.schema() if {"merge", "ties"} & set(changes) else None)
+        wanted, merges = session.settings.changed(**changes), bool({"merge", "ties"} & set(changes))
+        session.refuse_rule(wanted, session.schema() if merges else None)
         refuse_check(session.config, wanted, self.url)
         if "lock" in changes:
             compared = ("bucket_count", "unique_keys", "unique_constraints", "check")
@@ -817,6 +878,9 @@ class Table:
 
         def build(state: LogState) -> LogEntry:
             after = state.settings.changed(**changes)
+            if merges and state.schema:  # a column may have been dropped since the look above
+                session.refuse_rule(after, arrow_schema(state.schema))
+            refuse_check(session.config, after, self.url, dropped_by(state.schema))
             if after.timeline_first and not state.settings.timeline_first:
                 refuse_open(self.url, state)
             return Setting(after, self.writer)

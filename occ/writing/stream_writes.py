@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...arguments import meant, suggesting
-from ...errors import InputError
+from ...errors import ConflictError, InputError
 from ...hudi.table import partition_paths, shown
 from ...hudi.timeline import WriteStat
 from ...streams import CLEAR, CLEARED, DELETED, RETRACTED, UPSERT, needs_batch, of_name
@@ -79,6 +79,18 @@ def plan_of(txn: Writer, name: str, verb: Verb) -> StreamPlan:
     workspace.refuse_merge("stream")
     workspace.write_events()
     session.secure_streams()
+    if workspace.changes.operation.action != "deltacommit":
+        rule = "the table became one with streams since, whose events are commits of another kind"
+        raise ConflictError(
+            f"{session.url}: {txn.instant} cannot write events: {rule}. Nothing of it landed; run it again",
+            table=session.url,
+            instant=txn.instant,
+            winner="",
+            winner_op="setting",
+            winner_writer="",
+            overlap=(),
+            rule=rule,
+        )
     stream, schema = of_name(session.streams, name, session.url), workspace.written_schema
     assert schema is not None, "streams are declared of columns"
     if stream.dropped:

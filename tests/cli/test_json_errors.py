@@ -52,6 +52,7 @@ FAILURES = {
     ("sync", "glue"): ["{none}", "analytics"],
     ("server",): ["--table", "{none}", "--port", "0"],
     ("streams", "list"): ["{none}"],
+    ("streams", "adopt"): ["{table}", "--stream", "clicks:nope:v"],
     ("streams", "add"): ["{table}", "clicks", "--columns", "v", "--ordering", "nope"],
     ("streams", "explain"): ["{table}", "k"],
     ("streams", "alter"): ["{table}", "clicks", "--null", "skip"],

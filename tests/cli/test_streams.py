@@ -265,3 +265,21 @@ def test_standard_input_needs_a_source(run, counted):
     assert "--source" in run("streams", "follow", counted.url, "s", "-", code=2).stderr
     assert "unknown" in run("streams", "follow", counted.url, "unknown", "-", "--source", "a", code=2).stderr
     assert "cannot be read" in run("streams", "follow", counted.url, "s", "/no/such/file", code=2).stderr
+
+
+def test_a_filled_table_gets_streams_after_its_plan_was_shown(run, tmp_path):
+    url = str(tmp_path / "filled")
+    with lakelatch.create(url, record_key="id", ordering_field="b_at", schema=SCHEMA) as table:
+        table.upsert([{"id": "x", "a": 1, "a_at": None, "b": "old", "b_at": 5, "n": None}])
+    given = ["streams", "adopt", url, "--stream", "one:a_at:a", "--stream", "two:b_at:b", "--bucket-count", "2"]
+    told = run(*given).stdout
+    assert told.splitlines()[:2] == ["type COPY_ON_WRITE becomes MERGE_ON_READ", "version 8 becomes 9"]
+    assert told.endswith("nothing was changed yet: say --yes\n")
+    assert run("streams", "list", url).stdout == "no streams\n"
+    assert run(*given, "--yes").stdout.endswith("done\n")
+    again = run.json(*given, "--yes")
+    assert (again["done"], again["changes"], again["bucket_count"]) == (True, [], 2)
+    assert [each["name"] for each in again["streams"]] == ["one", "two"]
+    with lakelatch.open(url) as table:
+        table.stream("two").upsert([{"id": "x", "b": "late", "b_at": 4}, {"id": "y", "b": "new", "b_at": 1}])
+        assert sorted(table.read(columns=["b"]).to_arrow()["b"].to_pylist()) == ["new", "old"]

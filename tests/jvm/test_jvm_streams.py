@@ -85,6 +85,19 @@ def test_hudi_readers_are_right_at_every_commit_without_late_events_and_after_ev
         bills.retract([{"id": f"k{n}", "place": f"p{n % 2}", "bill": f"{n}🙂"} for n in range(3)])
         table.compact()
         keep("compacted after events that were taken back")
+    given = {"partition_by": "place", "schema": SCHEMA, "ordering_field": "click_at"}
+    with lakelatch.create(str(tmp_path / "table of before"), record_key="id", **given) as table:
+        for at in (1, 2):
+            rows = [order(n, at, n) | click(n, at, n) for n in range(8)]
+            table.upsert([dict.fromkeys(SCHEMA.names) | each for each in rows])
+        streams = {"orders": {"columns": ["amount", "state"], "ordering": "order_at", "on_delete": "row"}}
+        table.adopt_streams(streams | {"clicks": {"columns": ["clicks", "last"], "ordering": "click_at"}})
+        states.append(tmp_path / "adopted")
+        shutil.copytree(tmp_path / "table of before", states[-1])
+        table.stream("orders").upsert([order(n, 3, -n) for n in range(4, 10)])
+        table.stream("clicks").delete([click(1, 2, None)])
+        table.compact()
+        states.append(tmp_path / "table of before")
     answers = ask_jvm([{"path": str(each), "kind": "snapshot"} for each in states], tmp_path)
     for folder, answer in zip(states, answers, strict=True):
         expected = in_order(by_us(folder))

@@ -70,6 +70,7 @@ MODEL: dict[str, Callable[[list[Any]], Any]] = {
     "bool_and": lambda v: all(there(v)) if there(v) else None,
     "bool_or": lambda v: any(there(v)) if there(v) else None,
     "collect_list(3)": lambda v: flat(v)[-3:],
+    "listagg(', ')": lambda v: ", ".join(there(v)) if there(v) else None,
     "collect_set(3)": lambda v: distinct([each + 0.0 if isinstance(each, float) else each for each in flat(v)])[:3],
     "top_n(2)": lambda v: top(v, 2, None),
     "top_n(2, by='ts')": lambda v: top(v, 2, "ts"),

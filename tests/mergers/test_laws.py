@@ -24,11 +24,12 @@ TYPES = {
     "last": pa.string(), "first": pa.int64(), "last_non_null": pa.float64(), "first_non_null": pa.int64(),
     "last_unless(1)": pa.int64(), "sum": pa.int64(), "count": pa.int32(), "min": pa.float64(), "max": pa.string(),
     "product": pa.float64(), "bool_and": pa.bool_(), "bool_or": pa.bool_(), "collect_list(2)": pa.list_(pa.int64()),
+    "listagg('; ')": pa.string(),
     "collect_set(2)": pa.list_(pa.float64()), "top_n(1, by='ts')": LIST,
     "merge_map(2)": pa.map_(pa.string(), pa.int64()), "merge_map(2, by='ts')": pa.map_(pa.string(), LIST.value_type),
 }  # fmt: skip
 SOME = {pa.int64(): [None, 0, 1], pa.float64(): [None, 0.0, 1.5], pa.string(): [None, "a", "b"]}
-LATE = {"first", "first_non_null", "last_non_null", "last_unless", "collect_list", "merge_map(2)"}
+LATE = {"first", "first_non_null", "last_non_null", "last_unless", "collect_list", "listagg", "merge_map(2)"}
 
 
 def test_every_merger_is_checked() -> None:

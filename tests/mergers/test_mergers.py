@@ -163,7 +163,8 @@ def test_a_sum_of_negative_zeros_is_one_and_a_null_changes_nothing() -> None:
     [
         ("sum", pa.string(), "sum adds numbers"), ("count", pa.string(), "count keeps an integer"),
         ("bool_or", pa.int8(), "merges booleans"), ("max", pa.list_(pa.int8()), "can be compared"),
-        ("collect_list", pa.int8(), "make it list<int8>"), ("top_n(2, by='x')", pa.list_(pa.int8()), "structs with that field"),
+        ("collect_list", pa.int8(), "make it list<int8>"), ("listagg", pa.int8(), "make it string"),
+        ("top_n(2, by='x')", pa.list_(pa.int8()), "structs with that field"),
         ("top_n(2, by='zz')", pa.list_(STRUCT), "'zz'"), ("last_unless('x')", pa.int8(), "can't hold this marker"),
         ("last_unless(1.5)", pa.int8(), "last_unless"),
     ],
@@ -176,7 +177,7 @@ def test_a_column_that_a_merger_can_not_merge_is_refused(spec: str, kind: pa.Dat
 @pytest.mark.parametrize(
     "spec",
     [
-        "", "nope", "sum(1)", "top_n", "top_n(0)", "top_n(True)", "top_n(2, by=3)", "collect_list(-1)", "sum()()",
+        "", "nope", "sum(1)", "top_n", "top_n(0)", "top_n(True)", "top_n(2, by=3)", "collect_list(-1)", "sum()()", "listagg(5)",
         "sum; import os",
         "top_n(__import__('os'))", "top_n(**{'count': 2})", "math:nope", "nowhere_at_all:Merger", ":Sum", "math:sqrt",
         "a..b:C", "{}%s", "sum\n", "(" * 500,

@@ -56,6 +56,7 @@ def tables(place: Path) -> None:
     table.run(lambda txn: txn.instant, operation="upset")  # type: ignore[arg-type]
     table.add_column("m", "bigint", note={"why": "x"})
     table.widen_column("m", "bigint")
+    table.drop_column("m", note={"why": "x"})
     assert_type(table.last_batch("q"), int | None)
     assert_type(table.settings, lakelatch.Settings)
     table.change_settings(lease_s=10.0, unique_constraints=["email", ["country", "number"]])
@@ -123,6 +124,7 @@ def transactions(table: lakelatch.Table) -> None:
         assert_type(txn.merge(ROWS).when_matched(delete=True), lakelatch.Merge[None])
         txn.add_column("m", "bigint")
         txn.widen_column("m", "bigint")
+        txn.drop_column("m")
         print(txn.read().to_arrow(), txn.depends_on(None), txn.schema, txn.instant, txn.isolation, txn.result)
         txn.check()
         txn.allow_empty()
@@ -148,6 +150,7 @@ def streams(table: lakelatch.Table) -> None:
     assert_type(stream, lakelatch.TableStream)
     table.stream("clicks", on_delete="gone")  # type: ignore[arg-type]
     print(stream.upsert(ROWS, batch=("q", 1)), stream.delete(ROWS), stream.declaration, stream.retract(ROWS))
+    print(table.adopt_streams({"clicks": {"columns": "n", "ordering": "at"}}, bucket_count=8, dry_run=True).changes)
     print(stream.alter(default={"n": 1}, null="keep"), stream.drop(), stream.undrop())
 
 

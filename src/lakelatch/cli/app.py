@@ -148,6 +148,10 @@ _SAVEPOINT = {
 _STREAMS = {
     "list": (".streams.commands:list_", "List the streams of a table."),
     "add": (".streams.commands:add", "Declare a stream, or give one more columns."),
+    "adopt": (
+        ".streams.commands:adopt",
+        "Give a filled table streams: print what has to change, and with --yes change it.",
+    ),
     "follow": (
         ".streams.follow:follow",
         "Write the lines of a growing file as events of a stream, each once, until Ctrl-C.",

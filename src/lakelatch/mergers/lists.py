@@ -1,4 +1,4 @@
-"""Mergers that keep several values in a list: all of them, the distinct ones, the greatest ones.
+"""Mergers that keep several values in a list or a text: all of them, the distinct ones, the greatest ones.
 
 A row brings one value, or a list of them. Nulls are ignored, as in Spark's ``collect_list``.
 """
@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..arguments import text
 from ..errors import InputError
 from .choice import ranks, refuse_unordered
 from .interface import Groups, Laws
@@ -96,6 +97,36 @@ class CollectList:
             newest = sizes[owner] - _places(owner) <= self.count
             flat, owner = flat.filter(pa.array(newest)), owner[newest]
         return _kept(flat, owner, groups, values.type)
+
+
+@dataclass(frozen=True)
+class ListAgg:
+    """All texts in order, with a separator between two of them; it has no bound."""
+
+    separator: str = ","
+
+    def __post_init__(self) -> None:
+        text(self.separator, "listagg's separator", empty=True)
+
+    def laws(self, kind: pa.DataType) -> Laws:
+        """Return the laws; raises unless the column holds texts."""
+        if not pa.types.is_string(kind):
+            raise InputError(f"listagg joins texts, and the column holds {kind}; make it string")
+        return Laws(commutative=False, associative=True, idempotent=False)
+
+    def lift(self, values: pa.Array, kind: pa.DataType) -> pa.Array:
+        """Return the values as texts."""
+        self.laws(kind)
+        return values if values.type == kind else values.cast(kind)
+
+    def merge(self, values: pa.Array, groups: Groups) -> pa.Array:
+        """Return the texts of each group, joined."""
+        counts = np.bincount(groups.codes[np.asarray(values.is_valid())], minlength=len(groups))
+        # The long types, since the texts of all groups may exceed the 2 GiB of the short one.
+        long = values.drop_null().cast(pa.large_string())
+        lists = _lists(np.concatenate([[0], np.cumsum(counts)]), long, pa.large_list(pa.large_string()))
+        joined = pc.binary_join(lists, pa.scalar(self.separator, pa.large_string()))
+        return pc.if_else(pa.array(counts > 0), joined, None).cast(values.type)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from ..errors import ConfigError, InputError, LakeLatchError
 from .choice import Both, Extreme, First, FirstNonNull, Last, LastNonNull, LastUnless
 from .interface import Groups, Laws, Merger
-from .lists import CollectList, CollectSet, MergeMap, TopN
+from .lists import CollectList, CollectSet, ListAgg, MergeMap, TopN
 from .totals import Count, Product, Sum
 
 BUILT_IN: dict[str, Callable[..., Merger]] = {
@@ -31,6 +31,7 @@ BUILT_IN: dict[str, Callable[..., Merger]] = {
     "bool_and": lambda: Both(any=False),
     "bool_or": lambda: Both(any=True),
     "collect_list": CollectList,
+    "listagg": ListAgg,
     "collect_set": CollectSet,
     "top_n": TopN,
     "merge_map": MergeMap,

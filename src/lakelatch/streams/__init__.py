@@ -15,6 +15,7 @@ from .declaration import (
     newest_of,
     of_name,
     outdated,
+    prepared_for_streams,
     refuse_columns,
     refuse_incomplete,
     refuse_table,

@@ -13,7 +13,14 @@ import pyarrow as pa
 
 from ..arguments import brief, encodable, flag, names, text
 from ..errors import ConfigError, CorruptTableError, InputError
-from ..hudi.table import COMMIT_TIME_ORDERING, META_COLUMNS, STREAMS_KEY, TableConfig, refuse_no_columns
+from ..hudi.table import (
+    COMMIT_TIME_ORDERING,
+    MERGE_ON_READ,
+    META_COLUMNS,
+    STREAMS_KEY,
+    TableConfig,
+    refuse_no_columns,
+)
 
 ROW, CLEAR, IGNORE = ON_DELETE = ("row", "clear", "ignore")
 KEEP, WRITE = NULL = ("keep", "write")
@@ -567,6 +574,19 @@ class Declared:
     since: str
 
 
+def prepared_for_streams(config: TableConfig) -> TableConfig:
+    """Return the properties of a table whose base files hold all its rows, made ready for streams."""
+    return replace(
+        config,
+        table_type=MERGE_ON_READ,
+        version=max(config.version, _VERSION),
+        precombine_fields=(),
+        ordering_fields=(),
+        merge_mode=COMMIT_TIME_ORDERING if config.merge_mode or config.ordered_by else None,
+        raw={key: value for key, value in config.raw.items() if key != "hoodie.table.legacy.payload.class"},
+    )
+
+
 def with_streams(config: TableConfig, streams: Iterable[Stream], bucket_count: int, *, since: str) -> TableConfig:
     """Return the properties for a table with these streams: a null keeps the old value, and the JVM neither writes nor
     compacts it.
@@ -577,7 +597,8 @@ def with_streams(config: TableConfig, streams: Iterable[Stream], bucket_count: i
     before = declared_in(config)
     content = {"bucket_count": bucket_count, "since": before.since if before else since}
     declared = json.dumps(content | {"streams": [each.to_json() for each in streams]}, sort_keys=True)
-    guarded = config.merging_columns()
+    # A table that is adopted is declared in the log first, and its properties follow before the first event.
+    guarded = prepared_for_streams(config).merging_columns()
     raw = {**guarded.raw, **_NOT_BY_JVM, STREAMS_KEY: "true", DECLARED_KEY: declared}
     return replace(guarded, partial_update_mode=IGNORE_DEFAULTS, raw=raw)
 

@@ -7,7 +7,8 @@ list, one for each partition that knows the key, of ``partition``, ``file_id``, 
 ``stream``, ``ordering``, ``instant``, ``completion``, ``slot``, ``why``, ``beat``: pairs of value and T, ``parts``: value,
 ordering value and T of each contribution) and ``events`` (``stream``, ``kind``, ``ordering``, ``instant``, ``completion``,
 ``slot``, ``counted``, ``late``). ``slot`` is null for values of base files, and where the log does not reach back so far.
-Values that JSON lacks are texts.
+Values that JSON lacks are texts. Of ``adopt``: ``streams`` (as above), ``bucket_count``, ``changes`` (sentences), ``files`` and
+``bytes`` that are rewritten, and ``done``.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from ...errors import InputError
-from ..options import Json, Url
-from ..output import print_json, print_table, say
+from ...progress import drawn
+from ..options import Json, StreamOption, Url, stream_of
+from ..output import bytes_text, count_text, print_json, print_table, say
 
 if TYPE_CHECKING:
     from ...arguments import NullEvents, OnDelete
@@ -93,6 +95,37 @@ def add(
             events=events,
         ).declaration
     _tell(made, json=json)
+
+
+def adopt(
+    url: Url,
+    *,
+    stream: StreamOption = None,
+    bucket_count: Annotated[
+        int | None, typer.Option(help="Of a table without buckets; events of a bucket are merged together; else 8.")
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do it; without this the plan is printed, and nothing changed.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Give a filled table streams: print what has to change, and with --yes change it.
+
+    One that was interrupted goes on where it stopped. Other jobs may read and write until the streams are declared.
+    """
+    import lakelatch
+
+    streams = dict(map(stream_of, stream or []))
+    with lakelatch.open(url) as table, drawn(yes, text=not json) as progress:
+        found = table.adopt_streams(streams, bucket_count=bucket_count, dry_run=not yes, progress=progress)
+    if json:
+        print_json(asdict(found))
+        return
+    for each in found.changes:
+        say(each)
+    if found.files:
+        say(f"{count_text(found.files, 'file')} rewritten, {bytes_text(found.bytes)}")
+    say("done" if found.done else "nothing was changed yet: say --yes")
 
 
 def alter(

@@ -16,7 +16,7 @@ import typer
 
 from ...errors import InputError
 from ...occ.entries import Settings
-from ..options import HudiOption, HudiOptions, Json, Url
+from ..options import HudiOption, HudiOptions, Json, StreamOption, Url, stream_of
 from ..output import Waiting, duration_text, print_json, say
 
 if TYPE_CHECKING:
@@ -64,12 +64,7 @@ def create(
     type: Annotated[  # noqa: A002
         str | None, typer.Option(help="copy_on_write or merge_on_read; merge_on_read with --stream.")
     ] = None,
-    stream: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME:ORDERING:A,B", help="A stream that writes columns, in the order of another one; repeatable."
-        ),
-    ] = None,
+    stream: StreamOption = None,
     name: Annotated[str, typer.Option(help="The table's name; the last part of URL otherwise.")] = "",
     database: Annotated[str | None, typer.Option(help="The database it belongs to, else 'default'.")] = None,
     table_version: Annotated[int | None, typer.Option(help="Hudi table version, 8 or 9; 8 if left out.")] = None,
@@ -119,7 +114,7 @@ def create(
         "ordering_field": _names(ordering_field) or None,
         "schema": _schema(schema) if schema else None,
         "type": type,
-        "streams": dict(map(_stream, stream or [])) or None,
+        "streams": dict(map(stream_of, stream or [])) or None,
         "name": name or None,
         "database": database,
         "table_version": table_version,
@@ -211,16 +206,6 @@ def _tell(table: Table, what: str, *, json: bool) -> None:
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _stream(said: str) -> tuple[str, dict[str, Any]]:
-    name, _, rest = said.partition(":")
-    ordering, _, columns = rest.partition(":")
-    if not (name and ordering and columns):
-        raise InputError(
-            f"--stream {said!r} is no stream; write its name, ordering column and columns, as orders:paid_at:amount,state"
-        )
-    return name, {"ordering": ordering.split(",") if "," in ordering else ordering, "columns": columns.split(",")}
 
 
 def _schema(said: str) -> pa.Schema:
