@@ -274,6 +274,20 @@ def test_one_answer_tells_of_one_moment_while_writers_go_on(table: lakelatch.Tab
         writer.join()
 
 
+def test_while_the_log_is_read_for_the_first_time_an_answer_does_not_wait_for_it(table: lakelatch.Table):
+    asked = {"since_ms": 0, "until_ms": None, "lanes": 40, "skip": 0, "writer": "", "newest": 9}
+    with lakelatch.open(table.url) as other:
+        watched, txn = Watched("flights", other), table.transaction("upsert")
+        reads: list[str] = []
+        other.session.log.catch_up, kept = lambda: reads.append("the log"), other.session.log.catch_up
+        told = watched.state(**asked)
+        assert (told["summary"]["ready"], told["open"], reads) == (False, [], [])
+        other.session.log.catch_up = kept
+        watched.look()
+        assert [each["instant"] for each in watched.state(**asked)["open"]] == [txn.instant]
+        txn.abort()
+
+
 def test_attempts_of_one_work_are_counted_and_what_lies_between_them_was_waited_for(table: lakelatch.Table):
     lost = []
 

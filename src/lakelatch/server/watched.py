@@ -204,7 +204,9 @@ class Watched:
             stretch: as of `lanes`.
         """
         # Beats and markers are read before, since that takes time: of a transaction that has begun since they are unknown.
-        opened, services = self.open(), self.services()
+        # While the log is being read for the first time it is not read twice, so that the picture comes soon and grows.
+        opened = self.open() if self.ready else []
+        services = self.services() if self.ready else {"plans": [], "readers": []}
         with self._mutex:
             begun = self._ledger.state.open
             known = {each["instant"]: each for each in opened if each["instant"] in begun}
