@@ -82,7 +82,7 @@ thorough: venv
 # Spark and the JVM: each looks only into the folders that have such tests (tests/test_lanes.py sees to that); those on
 # a cluster mostly wait.
 LOCKS := tests/locks tests/cli/test_locks.py
-SERVERS := tests/process tests/server tests/storage tests/weather tests/occ/scan/test_scan.py tests/occ/table/test_requests.py tests/occ/landing/test_coordinator.py
+SERVERS := tests/test_glue.py tests/process tests/server tests/storage tests/weather tests/occ/scan/test_scan.py tests/occ/table/test_requests.py tests/occ/landing/test_coordinator.py
 PURE := -m "not spark and not jvm" -p no:cacheprovider
 WAITING := 'locks: $(PYTEST) $(PURE) $(LOCKS)' 'servers: $(PYTEST) $(PURE) $(SERVERS)'
 OCC := 'occ: $(NICE) $(PYTEST) $(PURE) $(addprefix --ignore=,$(SERVERS)) tests/occ'
@@ -95,10 +95,7 @@ TOOLS := 'tools!: bash -c "scripts/ensure_tools.sh all && scripts/ensure_jvm.sh"
 WITH_CLUSTER := tests/spark/test_cluster.py tests/demo/test_demo_cluster.py
 WITH_SPARK := tests/spark tests/demo tests/docs tests/differential tests/bench
 WITH_JVM := tests/jvm tests/differential tests/demo
-# In two halves, since one would go on long after the others have ended: tasks of a small job leave most cores idle.
-SPARK_ROWS := $(addprefix tests/spark/test_,writes.py transactions.py rebase.py rolled_back.py reads.py merge_on_read.py uniqueness.py)
-ON_SPARK := $(NICE) $(PYTEST) -m spark -p no:cacheprovider
-SPARK := 'Spark rows: $(ON_SPARK) $(SPARK_ROWS)' 'Spark: $(ON_SPARK) $(addprefix --ignore=,$(WITH_CLUSTER) $(SPARK_ROWS)) $(WITH_SPARK)'
+SPARK := 'Spark: $(NICE) $(PYTEST) -m spark -p no:cacheprovider $(addprefix --ignore=,$(WITH_CLUSTER)) $(WITH_SPARK)'
 JVM := 'JVM: $(NICE) $(PYTEST) -m "jvm and not spark" -p no:cacheprovider $(WITH_JVM)'
 CLUSTER := 'cluster: nice -n 5 $(PYTEST) -m spark -p no:cacheprovider $(WITH_CLUSTER)'
 

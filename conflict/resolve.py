@@ -5,7 +5,7 @@ Each check is a function; `_AGAINST_LANDED` and `_AGAINST_PENDING` list them in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ _UNKNOWN = (Scan(EVERYWHERE),)
 def refuse_isolation(level: str, *, below: str = SNAPSHOT) -> None:
     """Raise `ConfigError` for an unknown level, or one weaker than the table's (``below``)."""
     if level not in ISOLATION_LEVELS:
-        raise ConfigError(f"no isolation level {level!r}; known: {', '.join(ISOLATION_LEVELS)}", isolation=level)
+        raise ConfigError(f"no isolation level {level!r}; known: {', '.join(ISOLATION_LEVELS)}", isolation=str(level))
     if ISOLATION_LEVELS.index(level) < ISOLATION_LEVELS.index(below):
         raise ConfigError(
             f"isolation {level!r} is weaker than the table's {below!r}; a transaction can only raise it",
@@ -472,7 +472,11 @@ def _conflict(
 
 
 def settle_schema(
-    ours: Party, began: str | None, wanted: str | None, later: Sequence[tuple[Party, str | None]]
+    ours: Party,
+    began: str | None,
+    wanted: str | None,
+    later: Sequence[tuple[Party, str | None]],
+    dropped: Callable[[str], Collection[str]] = lambda _: (),
 ) -> str | Conflict | None:
     """Return the schema for our commit, or the conflict with the first candidate that changed it.
 
@@ -481,6 +485,7 @@ def settle_schema(
         began: the table's schema at our begin; None if it has none.
         wanted: the schema that we write; None or ``began`` if we change nothing.
         later: candidates in slot order, each with the schema that it left; None or "" if it recorded none.
+        dropped: return the columns that a candidate's schema has lost since our begin.
 
     Source: the eight scenarios of Apache Hudi's RFC-82.
     """
@@ -496,6 +501,15 @@ def settle_schema(
                 (),
                 "both changed the table's schema",
                 "run the write again on the new schema: Table.run does",
+            )
+        # Rows of ours, planned with a column that is gone, would lose its values unasked.
+        if wanted is not None and ours.kind in INGESTION and (gone := dropped(schema)):
+            return Conflict(
+                candidate,
+                ours,
+                (),
+                f"it dropped {', '.join(gone)}, and rows were written here when the table had that",
+                "run the write again: Table.run does. Rows that name the column are refused then",
             )
         # We changed nothing, so theirs becomes the base that later candidates are compared with.
         settled = began = schema

@@ -83,9 +83,7 @@ def refuse_contradiction(name: str, *, bucket_count: int | None, priority: int |
             strategy=name,
         )
     if priority is not None and (isinstance(priority, bool) or not isinstance(priority, int)):
-        raise ConfigError(
-            f"priority is {priority!r}, must be a whole number; the larger one goes first", priority=priority
-        )
+        raise ConfigError(f"priority is {priority!r}, must be a whole number; the larger one goes first")
     if priority and not chosen.by_priority:
         raise ConfigError(
             f"priority {priority} has no effect under the table's strategy {name!r}; set strategy='priority' on the table, "

@@ -41,6 +41,7 @@ ORDER = (
     "occ.scan", "occ.rebase", "occ.turns", "occ.workspace", "occ.writing", "occ.landing", "occ.transaction", "occ.services",
     "occ.history", "occ.doctor", "occ.table",
     "lakelatch",
+    "glue",
     "testing",
     "spark.versions", "spark.shipping", "spark.tasks", "spark.reading", "spark.writing", "spark",
     "server", "demo", "bench", "cli",

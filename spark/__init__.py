@@ -54,7 +54,13 @@ if __name__ != "lakelatch.spark":
     )
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_LAZY[name], __name__), name)
+if not TYPE_CHECKING:  # to a type checker it would make every name one of this module's
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_LAZY[name], __name__), name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

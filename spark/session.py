@@ -12,6 +12,11 @@ from ..errors import ConfigError
 _OLDEST = (3, 5)
 
 
+def of_connect(spark: Any) -> bool:
+    """Return whether it is a session of Spark Connect."""
+    return ".connect." in f"{type(spark).__module__}."
+
+
 def settle(spark: Any) -> None:
     """Refuse an unsuitable session, and make local workers start the driver's Python.
 
@@ -19,10 +24,11 @@ def settle(spark: Any) -> None:
         ConfigError: not a session of PySpark, a session of Spark Connect, or Spark below 3.5.
     """
     kind = type(spark)
-    if ".connect." in f"{kind.__module__}.":
+    if of_connect(spark):
         raise ConfigError(
-            "this is a Spark Connect session, which runs in another process than the writers' transactions; use a classic "
-            "one: SparkSession.builder.master(...) without remote(...), and with SPARK_REMOTE unset"
+            "this is a Spark Connect session, which runs in another process than the writers' transactions; it reads tables by "
+            'lakelatch.spark.register(spark) and spark.read.format("lakelatch"). To write use a classic one: '
+            "SparkSession.builder.master(...) without remote(...), and with SPARK_REMOTE unset"
         )
     if not hasattr(spark, "_jsparkSession"):
         raise ConfigError(f"{kind.__name__} is no SparkSession; call lakelatch.spark.open(spark, table)")

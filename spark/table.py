@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from ..arguments import OperationName, Sink, suggesting, work_of
 from ..errors import BatchLandedError, ConfigError, InputError
@@ -16,10 +16,10 @@ from ..occ.session import Partition
 from ..occ.table import Table
 from ..occ.table import create as create_table
 from ..occ.table import open as open_table
-from ..occ.transaction import RunResult, SeveralTransaction, Transaction, WriteResult
+from ..occ.transaction import Retries, RunResult, SeveralTransaction, Transaction, WriteResult
 from ..progress import ProgressOption, draws
 from .reading import Reads, arrow_schema, one_of
-from .session import settle
+from .session import of_connect, settle
 from .transaction import SparkTransaction
 from .versions import IS_4, frame_of
 from .writing import SIZES, JobSizes, ServiceJobs, SparkStream, Writes, Writing, each_once, explaining
@@ -61,7 +61,7 @@ class SparkTable(Writing):
         self.close()
 
     def run(
-        self, job: Callable[[SparkTransaction], T], *, operation: OperationName = "upsert", **bounds: Any
+        self, job: Callable[[SparkTransaction], T], *, operation: OperationName = "upsert", **bounds: Unpack[Retries]
     ) -> RunResult[T]:
         """Read and write in one transaction, retried as a whole when what it read has changed.
 
@@ -336,10 +336,13 @@ def open(  # noqa: A001 - lakelatch.spark.open, as lakelatch.open
 def register(spark: Any) -> None:
     """Make ``spark.read.format("lakelatch")`` and ``spark.readStream.format("lakelatch")`` known to a Spark session.
 
+    It may be one of Spark Connect, whose server then needs lakelatch in its Python.
+
     Raises:
-        ConfigError: a session of Spark Connect, or Spark below 4.0.
+        ConfigError: not a session, or Spark below 4.0.
     """
-    settle(spark)
+    if not of_connect(spark):
+        settle(spark)
     if not IS_4:
         raise ConfigError(
             f"Spark {spark.version} has no data sources in Python; read by `lakelatch.spark.open(spark, url).read()`, or take "

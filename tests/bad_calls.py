@@ -68,7 +68,7 @@ def calls() -> dict[str, list[str]]:
             "create('s3://', record_key='id')",
             "create('file://host/t', record_key='id')",
             "create(new, record_key=())",
-            *each("create(new, record_key=_)", "5 b'id' None [] '' [1] [['id']] ['id','id'] {'id':1} True"),
+            *each("create(new, record_key=_)", "5 b'id' [] '' [1] [['id']] ['id','id'] {'id':1} True"),
             *each("create(new, record_key='id', partition_by=_)", "5 b'p' [1] [['p']] ['p','p'] '' True"),
             "create(new, record_key='id', partition_by='id.x', schema=ROWS.schema)",
             *each("create(new, record_key='id', ordering_field=_)", "5 b'n' [] ['n','n'] ['n',''] [5] ['n','v'] 'n,v' '' True"),
@@ -307,6 +307,7 @@ def calls() -> dict[str, list[str]]:
             *each("t.add_column(_, 'int64')", "5 '' None 'n' 'N' b'c' [] '_hoodie_record_key'"),
             *each("t.add_column('c', _)", "5 '' None 'nope' b'int64' [] pa.null()"),
             *each("t.widen_column(_, 'int64')", "5 '' None 'nope' 'p' 'n' []"),
+            *each("t.drop_column(_)", "5 '' None 'nope' 'p' 'n.x' 'n.' []"),
             *each("t.widen_column('n', _)", "5 '' None 'int32' 'string'"),
         ],
         "Transaction": [
@@ -329,6 +330,7 @@ def calls() -> dict[str, list[str]]:
             *each("txn.overwrites(_)", "5 'nope' []"),
             *each("txn.read_slice(_)", "5 None 'x'"),
             *each("txn.add_column(_, 'int64')", "5 'n'"),
+            *each("txn.drop_column(_)", "5 'nope'"),
             *each("txn.abort(_)", "5 None b'x' [] '\\ud800'"),
         ],
         "Table.stream and its writes": [

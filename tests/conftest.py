@@ -7,13 +7,15 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from .beside import watch
+from .facts import hold_types
 from .java import short_lived
 from .thorough import THOROUGH, covering, some
 
-CASES_MAX = {"occ": 8, "spark": 3}  # of a test, by folder
+CASES_MAX = {"occ": 6, "spark": 2, "model": 30, "mergers": 8}  # of a test, by folder
 
 watch()
 short_lived()
+hold_types()
 
 # A deadline for an example, and a check that examples come quickly, would make these timed tests, which a busy machine
 # fails. The examples are the same in every run, so that what fails once fails again; `make thorough` looks for new ones,

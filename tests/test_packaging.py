@@ -26,8 +26,8 @@ PARTS = {
 # Clients of one backend, and the only modules that may import them.
 CLIENTS = {
     "obstore": ("storage/cloud/store.py", "storage/cloud/requests.py"),
-    "boto3": ("locks/dynamodb/table.py", "bench/systems/bare_locks.py"),
-    "botocore": ("locks/dynamodb/table.py",),
+    "boto3": ("locks/dynamodb/table.py", "glue.py", "bench/systems/bare_locks.py"),
+    "botocore": ("locks/dynamodb/table.py", "glue.py"),
     "kazoo": (
         *(f"locks/zookeeper/{part}.py" for part in ("backend", "contender", "handler", "nodes", "session")),
         "bench/systems/bare_locks.py",

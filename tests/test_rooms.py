@@ -39,8 +39,10 @@ def exported(room: str) -> set[str]:
 
 
 def is_front_door(each: rooms.Import) -> bool:
-    """Whether the import is an ``__init__`` gathering what lies in its own room or below it."""
-    return KNOWN[each.source].name == "__init__.py" and each.target.startswith(each.source)
+    """Whether the import is an ``__init__`` gathering what lies in its own room or below it, or the library its packages."""
+    return KNOWN[each.source].name == "__init__.py" and (
+        each.source == "lakelatch" or each.target.startswith(each.source)
+    )
 
 
 def test_every_module_stands_in_a_room():

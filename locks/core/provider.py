@@ -245,8 +245,8 @@ class LeasedLocks:
             raise InputError(
                 f"A token above {token_above} was asked for at {self._address}, which counts from 0 to {above_max} there. "
                 "Nothing is held; begin a new generation of tokens",
-                key=key, token_above=token_above,
-            )  # fmt: skip
+                key=str(key),
+            )
         key = self.spell(key)
         lease_s = self._settings.lease_s if lease_s is None else check_lease(lease_s)
         return LockRequest(
@@ -263,7 +263,7 @@ class LeasedLocks:
     def spell(self, key: str) -> str:
         """Return the key as the lock service knows it."""
         if not isinstance(key, str) or not key.strip():
-            raise ConfigError(f"A lock key is a text that is not empty, not {key!r}", key=key)
+            raise ConfigError(f"A lock key is a text that is not empty, not {key!r}", key=str(key))
         return self._settings.key or normal_key(key)
 
     def _grant(self, request: LockRequest, patience: _Patience) -> HeldLease | None:

@@ -350,7 +350,7 @@ class DynamoBackend(Backend):
         try:
             return self._table.update(contender.item, change, condition, values, want=True)
         except LockUnavailableError as e:
-            contender.in_doubt |= e.doubt
+            contender.in_doubt |= bool(e.doubt)
             raise
 
     def _granted(self, request: LockRequest, contender: DynamoContender, answer: Answer) -> Grant:

@@ -50,7 +50,7 @@ def _torn(store: Store, history: Archive) -> Iterator[tuple[str, str]]:
     try:
         manifest = history.manifest()
     except CorruptTableError as e:
-        yield e.path, _what(e)
+        yield e.path or history.folder, _what(e)
         return
     for name, size in manifest.files:
         path = f"{history.folder}/{name}"
@@ -59,7 +59,7 @@ def _torn(store: Store, history: Archive) -> Iterator[tuple[str, str]]:
             if (there := store.head(path)) is not None and there.size != size:
                 yield path, f"{path} has {there.size} bytes, manifest {manifest.version} says {size}"
         except CorruptTableError as e:
-            yield e.path, _what(e)
+            yield e.path or path, _what(e)
 
 
 def _what(error: CorruptTableError) -> str:

@@ -47,7 +47,17 @@ from .service_content import (
     plan_body,
     undone_by,
 )
-from .settings import NO_LOCK, OFF, OWN_LOCK, TABLE_KEYS, FileSizes, Settings, lock_options
+from .settings import (
+    NO_LOCK,
+    OFF,
+    OWN_LOCK,
+    TABLE_KEYS,
+    AdoptedSettings,
+    FileSizes,
+    Settings,
+    SettingsDict,
+    lock_options,
+)
 from .side_objects import INLINE_BYTES, SIDES, hash_of, put_aside, read_aside
 from .value_checks import ValueCheck, value_checks
 from .value_hashes import (

@@ -12,10 +12,10 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from urllib.parse import parse_qsl, urlsplit
 
-from ...arguments import brief, encodable, meant
+from ...arguments import Isolation, Strategy, brief, encodable, meant
 from ...conflict import refuse_contradiction, refuse_isolation
 from ...errors import ConfigError, InputError, UnsupportedTableError
 from ...hudi.table import refuse_no_columns
@@ -471,6 +471,19 @@ class Settings:
             )
         return made
 
+    def uses_of(self, column: str) -> list[str]:
+        """Return the settings and streams that need a column of the table, or the one around the field at a path."""
+        from ...conditions import columns_of, parse
+
+        column = column.partition(".")[0]
+        named = {
+            "unique_constraints": chain(*self.unique_constraints),
+            "check": chain.from_iterable(columns_of(parse(sql)) for sql in self.check),
+            "merge": (name for name, _ in self.merge),
+            **{f"stream {each.name!r}": (*each.own, each.event_id) for each in self.streams},
+        }
+        return [what for what, names in named.items() if column in names]
+
     def refuse_names(self, changed: Collection[str]) -> None:
         """Raise `ConfigError` if one of these settings names a column that cannot exist."""
         columns = {
@@ -513,6 +526,43 @@ class Settings:
                     table=table,
                     setting=name,
                 )
+
+
+class AdoptedSettings(TypedDict, total=False):
+    """The settings that `lakelatch.adopt` takes beside ``lock``, each as a caller may write it."""
+
+    neighbours: Literal["none", "hudi"]
+    strategy: Strategy
+    isolation: Isolation
+    bucket_count: int | None
+    unique_keys: bool | Literal["table"]
+    unique_constraints: str | Sequence[str | Sequence[str]]
+    check: str | Sequence[str]
+    statistics: str | Sequence[str] | None
+    merge: Literal["partial_update"] | Mapping[str, str] | Sequence[tuple[str, str]]
+    ties: Literal["last", "first"]
+    lease_s: float
+    lock_wait_s: float
+    yield_wait_s: float
+    reservation_s: float
+    early_conflict_detection: Literal["off", "direct"]
+    rebase: bool
+    coordinator: str
+    coordinator_patience_s: float
+    publish_at_once: bool
+    heartbeat_interval_s: float
+    heartbeat_timeout_s: float
+    archive_above: int | None
+    log_epochs: int
+    min_version: int
+    target_file_bytes: int | None
+    small_file_bytes: int | None
+
+
+class SettingsDict(AdoptedSettings, total=False):
+    """The settings that people choose, by name: `Settings` has their defaults, docs/configuration.md their meaning."""
+
+    lock: str
 
 
 def _refuse_conditions(checks: Iterable[str]) -> None:

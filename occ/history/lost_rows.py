@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import CorruptTableError, InputError
 from ...hudi.files import BaseFile, LogFile
+from ...hudi.merge import widened
 from ...hudi.table import META_COLUMNS
 from ...hudi.timeline import FileSlice, skipped
 
@@ -56,8 +57,9 @@ def lost_rows(
         raise InputError(f"{session.url}: nothing of {instant} is lost: {why}. Nothing was written", instant=instant)
     paths = sorted({each.path for each in found})
     slices = [_slice_of(session, path) for path in paths]
+    columns = pa.schema([*((name, pa.string()) for name in META_COLUMNS), *(session.schema() or ())])
     tables = [_written_by(session.read_slice(each, meta=True), instant) for each in slices]
-    rows = pa.concat_tables(tables, promote_options="default")
+    rows = pa.concat_tables([widened(each, columns) for each in tables])  # columns may have changed since
     later, newer, keys = {instant, *(each.kept for each in found)}, set[tuple[str, str]](), _keys(rows)
     lost = set(keys)
     there = {each.partition for each in session.snapshot().file_slices()}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, Self
 
 from ...conflict import (
@@ -31,6 +32,7 @@ from ...streams import outdated
 from ..entries import Begin, Commit, groups_of, held, write_set_of
 from ..liveness import list_markers
 from ..log import LogState, plain_metadata_of
+from ..session import dropped_since
 
 if TYPE_CHECKING:
     from ...hudi.files import FileGroupId
@@ -136,7 +138,7 @@ class CommitValidator:
         """
         settings, staged, me = state.settings, self._staged, state.open[instant]
         writes = staged.write_set()
-        self._refuse_new_promises(settings, instant)
+        self._refuse_new_promises(settings, instant, dropped_since(began, wanted))
         ours = Party(
             instant,
             "",
@@ -174,7 +176,10 @@ class CommitValidator:
             return decision
         if decision.commits:
             self._cleared = len(commits), settings, since
-        schema = settle_schema(ours, began, wanted, [(p, c.schema) for p, c in zip(landed, commits, strict=True)])
+        later = [(party, commit.schema) for party, commit in zip(landed, commits, strict=True)]
+        # Events have columns of streams only, none of which can be dropped.
+        written = None if staged.streams_only and wanted == began else wanted
+        schema = settle_schema(ours, began, written, later, partial(dropped_since, began))
         if isinstance(schema, Conflict):
             return Decision(schema)
         # The files were planned with one schema; merging them onto slices of another means running the work again.
@@ -210,9 +215,14 @@ class CommitValidator:
             repeatable=Repeatable(groups, looks=True) if merges else None,
         ).lost
 
-    def _refuse_new_promises(self, settings: Settings, instant: str) -> None:
+    def _refuse_new_promises(self, settings: Settings, instant: str, dropped: Collection[str]) -> None:
+        """Raise `ConflictError` if what the transaction relied on at its begin is not in the settings any more.
+
+        ``dropped``: the columns that it drops.
+        """
         if settings is self._began:
             return
+        named = [f"{use} names {name!r} since" for name in dropped for use in settings.uses_of(name)]
         if settings.streams and not (self._began.streams or self._staged.streams_only):
             rule = "the table has streams since, and rows are written through these only"
         elif self._staged.streams_only and (name := outdated(self._began.streams, settings.streams)):
@@ -221,6 +231,8 @@ class CommitValidator:
             rule = f"the table has another number of buckets since ({self._began.bucket_count}, now {settings.bucket_count})"
         elif (settings.merge, settings.ties) != (self._began.merge, self._began.ties):
             rule = "the table's settings say since that rows are merged otherwise"
+        elif named:
+            rule = named[0]
         elif set(settings.unique_constraints) <= set(self._began.unique_constraints) and bool(
             settings.unique_keys
         ) <= bool(self._began.unique_keys):

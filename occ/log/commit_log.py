@@ -205,7 +205,7 @@ class KnownEntries:
             self._bytes = 0
 
 
-class Told:
+class HandedEntries:
     """Entries that another process has read, in place of reads of the store (`ReadAhead`)."""
 
     def __init__(self, entries: Iterable[tuple[str, bytes]]) -> None:
@@ -269,7 +269,7 @@ class CommitLog:
         Those of another epoch, and those that this handle has read, change nothing.
         """
         with self._mutex:
-            return self._read_on(surely=False, read=Told(told)) if self.epoch else self.state
+            return self._read_on(surely=False, read=HandedEntries(told)) if self.epoch else self.state
 
     def remember(self) -> KnownEntries:
         """Keep the newest commits and entries from here on: those of others are judged, and entries told to them."""
@@ -277,7 +277,7 @@ class CommitLog:
             self.known = self.known or KnownEntries()
             return self.known
 
-    def _read_on(self, *, surely: bool, read: ReadAhead | Told | None = None) -> LogState:
+    def _read_on(self, *, surely: bool, read: ReadAhead | HandedEntries | None = None) -> LogState:
         """Read to a free slot; with ``surely``, make certain that it is the head and that the log was not replaced."""
         with self._mutex:
             if not self.epoch:
@@ -286,7 +286,11 @@ class CommitLog:
             while True:
                 path = slot_path(self.epoch, self.next_slot)
                 body = read.body(self.epoch, self.next_slot)
-                if body is None and isinstance(read, Told) and (self.state.closed or self.next_slot == self.first_slot):
+                if (
+                    body is None
+                    and isinstance(read, HandedEntries)
+                    and (self.state.closed or self.next_slot == self.first_slot)
+                ):
                     read = ReadAhead(
                         self._store, self._env
                     )  # how the next epoch begins is looked up, if it was not told

@@ -148,7 +148,7 @@ def _claimed(operation: str, content: CommitMetadata) -> Region:
 
 def _spelled(schema: str, state: LogState) -> str:
     """The schema as the log spells it, so that equal ones compare equal; another engine orders and names things its way."""
-    known = state.schemas[-1][1] if state.schemas else None
+    known = state.schema
     return known if known and _columns(known) == _columns(schema) else _ours(schema)
 
 

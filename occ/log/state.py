@@ -70,12 +70,17 @@ class LogState:
             prepared=dict(self.prepared),
         )
 
+    @property
+    def schema(self) -> str | None:
+        """The table's schema (Avro JSON) from here on; None if the log does not say."""
+        return self.schemas[-1][1] if self.schemas else None
+
     def schema_before(self, slot: int) -> str | None:
         """The table's schema (Avro JSON) after every entry before that slot; None if the log does not say."""
         return next((schema for since, schema in reversed(self.schemas) if since < slot), None)
 
     def _schema_from(self, slot: int, schema: str | None) -> None:
-        if not self.schemas or self.schemas[-1][1] != schema:
+        if not self.schemas or self.schema != schema:
             self.schemas.append((slot, schema))
 
     def apply(self, entry: LogEntry) -> None:

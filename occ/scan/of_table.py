@@ -159,11 +159,13 @@ def wanted_of(session: Session, schema: pa.Schema | None, columns: Sequence[str]
     table = pa.schema([*(pa.field(name, pa.string()) for name in META_COLUMNS), *data])
     names = data.names if columns is None else [columns] if isinstance(columns, str) else list(many(columns, "columns"))
     if unknown := [name for name in names if name not in table.names]:
-        raise InputError(f"{session.url} has no column {unknown[0]!r}; it has {some(data.names)}", columns=unknown)
+        raise InputError(
+            f"{session.url} has no column {unknown[0]!r}; it has {some(data.names)}", columns=list(map(str, unknown))
+        )
     if columns is not None and (not names or len(set(names)) < len(names)):
         raise InputError(
             f"columns={brief(columns)}: name at least one column, and none twice; `read(...).count()` counts rows",
-            columns=names,
+            columns=list(map(str, names)),
         )
     if where is None:
         return Wanted(table, tuple(names))

@@ -145,7 +145,7 @@ def find_buckets(session: Session, state: LogState, count: int) -> dict[str, Any
                 winner="",
                 winner_op="",
                 winner_writer="",
-                overlap=(taken[0].group,),
+                overlap=(str(taken[0].group),),
                 rule="a file group is in one pending plan",
             )
         ids = [new_file_id(session.env.uuid(), bucket=number) for number in range(count)]

@@ -23,11 +23,10 @@ from typing import TYPE_CHECKING
 from ...errors import ConfigError, CorruptTableError, InputError, LakeLatchError, UnsupportedTableError
 from ...hudi.files import list_data_files
 from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, Snapshot, file_name, read_timeline
-from ...mergers import EVERY
 from ...storage import Outcome
 from ...streams import refuse_undeclared
 from ..check import data_files, refuse_misplaced
-from ..entries import SIDES, Operation, value_checks
+from ..entries import SIDES, Operation
 from ..liveness import ReaderLeases, delete_data_file
 from ..log import commits_by, standing_batches
 from ..session import refuse_cleaned, savepoints
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ...hudi.timeline import Timeline
-    from ..entries import Landed, ValueCheck
+    from ..entries import Landed
     from ..session import Session, View
 
 RESTORE = Operation("restore", "RESTORE", service=True)  # announced, unlike other services
@@ -180,28 +179,16 @@ def _refuse_broken_rules(session: Session, target: Instant, then: View) -> None:
             refuse_undeclared(session.store, settings.streams, each.logs)
 
 
-def _bound(session: Session) -> tuple[ValueCheck, ...]:
-    schema = session.schema()
-    return () if schema is None else value_checks(session.settings.check, schema)
-
-
 def _refuse_lacking(session: Session, target: Instant, schema: pa.Schema) -> None:
-    settings = session.settings
-    change = "Change that setting first, or restore to a commit that has the column"
-    named = [
-        *(("unique_constraints", each, change) for each in settings.unique_constraints),
-        *(("check", each.columns, change) for each in _bound(session)),
-        *(("merge", (column,), change) for column, _ in settings.merge if column != EVERY),
-        *((f"stream {each.name!r}", each.own, "Restore to a commit that has the column") for each in settings.streams),
-    ]
-    for what, columns, next_ in named:
-        if lacking := [name for name in columns if name not in schema.names]:
+    for name in (session.schema() or schema).names:
+        if name not in schema.names and (uses := session.settings.uses_of(name)):
             raise ConfigError(
-                f"{session.url} cannot go back to {target.requested}: it had no column {lacking[0]!r} then, which is named by "
-                f"{what}, so writers would stop. Nothing was changed. {next_}",
+                f"{session.url} cannot go back to {target.requested}: it had no column {name!r} then, which is named by "
+                f"{uses[0]}, so writers would stop. Nothing was changed. Change that setting first, or restore to a commit "
+                "that has the column",
                 table=session.url,
-                setting=what,
-                column=lacking[0],
+                setting=uses[0],
+                column=name,
                 instant=target.requested,
             )
 

@@ -35,6 +35,6 @@ from .partitions import (
 from .properties import PROPERTIES, read_config
 from .session import Session
 from .settling import await_outcome, connect, outcome_not_everywhere, put_outcome
-from .snapshot_cache import View, arrow_schema, cold_view, required_by
+from .snapshot_cache import View, arrow_schema, cold_view, dropped_by, dropped_since, required_by
 from .table_lock import TableLease, TableLock, prove, settled
 from .whole_states import Savepoint, cleaned_to, kept_from, refuse_cleaned, savepoints

@@ -458,7 +458,12 @@ class Session:
         return FileSizes.of(self.settings, self.config)
 
     def file_spec(
-        self, instant: str, rows: pa.Schema, current: pa.Schema | None, required: tuple[str, ...] = ()
+        self,
+        instant: str,
+        rows: pa.Schema,
+        current: pa.Schema | None,
+        required: tuple[str, ...] = (),
+        dropped: tuple[str, ...] = (),
     ) -> tuple[FileSpec, str]:
         """The common spec of a transaction's files, and the table's schema after it as Avro JSON."""
         from ...hudi.table import META_COLUMNS, refuse_grown_maps
@@ -466,7 +471,7 @@ class Session:
 
         if self._spans is None:
             self._spans = KeySpans()
-        schema, avro = _settled(current, _without(rows, META_COLUMNS), self.config.name, required)
+        schema, avro = _settled(current, _without(rows, META_COLUMNS), self.config.name, required, dropped)
         if current is not None:
             self.config.refuse_other_columns(current.names, table=self.url)
             if self.config.merge_on_read and schema != current:
@@ -787,8 +792,10 @@ def _without(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
 
 
 @functools.lru_cache(maxsize=64)
-def _settled(current: pa.Schema | None, rows: pa.Schema, name: str, required: tuple[str, ...]) -> tuple[pa.Schema, str]:
+def _settled(
+    current: pa.Schema | None, rows: pa.Schema, name: str, required: tuple[str, ...], dropped: tuple[str, ...]
+) -> tuple[pa.Schema, str]:
     from ...hudi.table import storable, to_avro, widen, with_required
 
     schema = storable(rows) if current is None else widen(current, rows)
-    return schema, to_avro(with_required(schema, required), name)
+    return schema, to_avro(with_required(schema, required), name, dropped)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...errors import CorruptTableError, StorageError
+from ...errors import CorruptTableError, StorageError, UnsupportedTableError
 from ...hudi.files import list_data_files
 from ...hudi.timeline import (
     COMMIT_ACTIONS,
@@ -62,6 +62,20 @@ def required_by(avro: str | None) -> tuple[str, ...]:
     from ...hudi.table import required_columns
 
     return required_columns(declared_schema(avro)) if avro else ()
+
+
+@functools.lru_cache(maxsize=64)
+def dropped_by(avro: str | None) -> tuple[str, ...]:
+    """The columns that were dropped from a table with this schema in Avro JSON."""
+    from ...hudi.table import dropped_columns
+
+    return dropped_columns(avro) if avro else ()
+
+
+def dropped_since(before: str | None, avro: str | None) -> list[str]:
+    """The columns that were dropped between two schemas in Avro JSON."""
+    known = dropped_by(before)
+    return [name for name in dropped_by(avro) if name not in known]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +156,20 @@ def view_listed_later(
 
 
 def _newest_schema(timeline: Timeline, commits: Sequence[Instant]) -> str | None:
-    found = (timeline.metadata(instant).schema for instant in reversed(commits))
-    return next((schema for schema in found if schema), timeline.config.create_schema)
+    for instant in reversed(commits):
+        metadata = timeline.metadata(instant)
+        if "latest_schema" in metadata.extra:
+            name = timeline.config.name
+            raise UnsupportedTableError(
+                f"the columns of table {name} were changed by Hudi's schema-on-read ({instant.requested}), which finds a renamed "
+                "column in older files by its number; this library goes by names, and would show nulls. Read it with Hudi and "
+                "hoodie.schema.on.read.enable=true, or write it to another table with that",
+                table=name,
+                feature="schema_on_read",
+            )
+        if metadata.schema:
+            return metadata.schema
+    return timeline.config.create_schema
 
 
 class ViewCache:

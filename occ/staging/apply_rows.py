@@ -673,11 +673,11 @@ def rewrite(
     # Readers merge a log file onto the slice, so the slice need not be read where Hudi's merge gives the same as our rule.
     appended = appends(plan.spec, old)
     blind = plan.combine is None and appended and (plan.delete or plan.spec.rule.as_hudi)
-    if blind and (plan.delete or not _comes_back(plan.spec, old, incoming.keys)):
+    if blind and (plan.delete or not _has_reinserted(plan.spec, old, incoming.keys)):
         if plan.delete:
             files.append(old, None, incoming.keys.to_pylist())
         else:
-            files.append(old, incoming.slice(), inserted=_come_back(plan.spec, old, incoming.keys, partners))
+            files.append(old, incoming.slice(), inserted=_reinserted_keys(plan.spec, old, incoming.keys, partners))
         return
     ours = old.instant == plan.spec.instant
     simple = plan.combine is None and (plan.delete or plan.spec.rule.plain) and not plan.spec.streams
@@ -692,7 +692,7 @@ def rewrite(
         files.kept[path] = partial(_effects, incoming, known, delete=plan.delete)
 
 
-def _come_back(spec: FileSpec, old: FileSlice, keys: pa.Array, partners: Partners | None) -> pa.Array | None:
+def _reinserted_keys(spec: FileSpec, old: FileSlice, keys: pa.Array, partners: Partners | None) -> pa.Array | None:
     """Keys in the base file that the slice's log files deleted; writing them is an insert. None if no fact needs them."""
     if not old.logs or not spec.wanted.keys:
         return None
@@ -834,7 +834,7 @@ def _newer(file: OldFile, incoming: Selection, partner: Partners, rule: Rule) ->
     return newer
 
 
-def _comes_back(spec: FileSpec, old: FileSlice, keys: pa.Array) -> bool:
+def _has_reinserted(spec: FileSpec, old: FileSlice, keys: pa.Array) -> bool:
     """Return whether a log file deleted one of the rows: appended again, it might lose against its older self."""
     if not WritePlan(spec).ordering:
         return False
@@ -872,7 +872,7 @@ def log_change(spec: FileSpec, old: FileSlice, base: pa.Table, merged: Merged) -
     # A merge leaves the commit time null in the rows that it made or changed.
     rows = merged.rows.filter(pc.is_null(merged.rows.column(COMMIT_TIME)))
     if rows.num_rows and (ordering := WritePlan(spec).ordering):
-        if _comes_back(spec, old, array_of_column(rows, RECORD_KEY)):
+        if _has_reinserted(spec, old, array_of_column(rows, RECORD_KEY)):
             return None
         if older := _older(base, rows, ordering):
             _refuse_in_one(spec, old, older, f"given an older {', '.join(ordering)} after a change")

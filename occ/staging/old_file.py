@@ -101,11 +101,11 @@ class OldFile:
             rows = rows.append_column(same, rows.column(RECORD_KEY))
         return rows
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
-        """The file's columns."""
-        found: list[str] = self._file.schema_arrow.names
-        return found
+        """The file's columns, without those that were dropped from the table since."""
+        known = {*META_COLUMNS, *self._spec.schema.names}
+        return [name for name in self._file.schema_arrow.names if name in known]
 
     def keys(self, row_group: int | None = None) -> pa.Array:
         """Return the record keys of a row group (None: of all)."""
@@ -198,7 +198,8 @@ def read_slice(spec: FileSpec, old: FileSlice | str, *, columns: Collection[str]
     """
     if isinstance(old, FileSlice) and old.logs:
         rows = slice_rows(spec.store, spec.config, spec.streams, old, columns=columns, strict=True)
-        return in_types(rows.drop_columns([PARTITION_PATH, FILE_NAME]), spec)
+        kept = {*META_COLUMNS, *spec.schema.names} - {PARTITION_PATH, FILE_NAME}
+        return in_types(rows.select([name for name in rows.column_names if name in kept]), spec)
     with OldFile(spec, old if isinstance(old, str) else old.path) as file:
         return file.rows(columns=columns)
 

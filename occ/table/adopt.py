@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 
@@ -23,13 +23,14 @@ from ...arguments import suggesting
 from ...environment import SYSTEM, Environment
 from ...errors import CommitError, ConfigError, CorruptTableError, UnsupportedTableError
 from ...hudi.files import DELETE, Block, FileGroupId, StoredParquet, list_data_files, note_of, read_blocks
-from ...hudi.table import TableConfig
+from ...hudi.table import TableConfig, fields_inside
 from ...hudi.timeline import (
     COMMIT_ACTIONS,
     EARLIEST,
     CommitMetadata,
     FileSlice,
     History,
+    Timeline,
     has_archive,
     is_time,
     parse_unknown,
@@ -39,11 +40,11 @@ from ...hudi.timeline import (
 from ...storage import Store
 from ...streams import Stream, declared_in, joined, newest_of, refuse_undeclared
 from ..check import refuse_misplaced, refuse_other_keys, refuse_other_times
-from ..entries import Batches, Commit, Landed, Open, Settings
+from ..entries import AdoptedSettings, Batches, Commit, Landed, Open, Settings
 from ..incoming import null_free
 from ..liveness import HEARTBEATS, HeartbeatObserver, instants_with_markers
 from ..log import LogState, Publisher, UndecidedError, epochs, finish, known_batches, metadata_of, read_epoch, start_log
-from ..session import PROPERTIES, cold_view, prove, read_config
+from ..session import PROPERTIES, arrow_schema, cold_view, dropped_by, prove, read_config
 from ..workspace import refuse_check
 from .create import (
     first_entry,
@@ -162,7 +163,7 @@ def adopt(
     progress: Callable[[float], None] | None = None,
     streams: Mapping[str, Mapping[str, Any]] | None = None,
     storage: Mapping[str, Any] | None = None,
-    **settings: Any,
+    **settings: Unpack[AdoptedSettings],
 ) -> Table:
     """Give a Hudi table a commit log, or rebuild a log that is damaged or was bypassed; return the open table.
 
@@ -194,7 +195,7 @@ def adopt(
     state, commits = _old_log(store)
     state.settings.refuse_older_versions(store.url)
     for name in ("unique_constraints", "unique_keys", "check"):
-        if settings.get(name) and settings[name] is not True:
+        if (wanted_rule := settings.get(name)) and wanted_rule is not True:
             raise ConfigError(
                 f"adopt {store.url} first, then call change_settings({name}=...), which looks whether its rows break the "
                 "constraint"
@@ -212,9 +213,11 @@ def adopt(
     config = _config(store)
     config.refuse_writing()
     refuse_unsafe(store)
-    refuse_check(config, wanted, store.url)
     _refuse_damage(store, config)
-    view = cold_view(store, read_timeline(store, config))
+    timeline = read_timeline(store, config)
+    view = cold_view(store, timeline)
+    forgotten = _forgotten(timeline, view.schema)
+    refuse_check(config, wanted, store.url, (*dropped_by(view.schema), *forgotten))
     if schema := view.arrow_schema():
         config.refuse_other_columns(schema.names, table=store.url)
         _refuse_marks(store, schema.names)
@@ -253,7 +256,24 @@ def adopt(
     made = with_floor(Table(store, env=env, writer=writer))
     if made.streams:
         made.session.secure_streams()
-    return made
+    return _remembering(made, forgotten)
+
+
+def _remembering(table: Table, forgotten: Sequence[str]) -> Table:
+    if forgotten:
+        table.run(lambda txn: txn.workspace.remember_dropped(forgotten), operation="insert")
+    return table
+
+
+def _forgotten(timeline: Timeline, now: str | None) -> list[str]:
+    """Return dropped columns of which an earlier commit tells and the schema of now does not: JVM writers keep columns only."""
+    there = {name.lower() for name in dropped_by(now)}
+    for field in arrow_schema(now) if now else ():
+        there |= {field.name.lower(), *(path.lower() for path, _ in fields_inside(field.type, field.name))}
+    for instant in reversed(timeline.commits):
+        if dropped := dropped_by(timeline.metadata(instant).schema):
+            return [name for name in dropped if name.lower() not in there]
+    return []
 
 
 def _landed(store: Store, config: TableConfig, said: Batches, *, whole: bool) -> tuple[Landed, ...]:

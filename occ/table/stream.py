@@ -259,19 +259,22 @@ def _change(
         state = session.log.catch_up()
         if session.streams:
             session.secure_streams()
-        settings, seen = state.settings, last_slot(state)
+        settings, schema, seen = state.settings, state.schema, last_slot(state)
         made = change(settings.streams, state.top)
         alone = check(settings, of_name(made, name, session.url))
         if made == settings.streams:
             break
 
         def build(
-            state: LogState, settings: Settings = settings, seen: int = seen, alone: bool = alone
+            state: LogState,
+            looked_at: tuple[Settings, str | None] = (settings, schema),
+            seen: int = seen,
+            alone: bool = alone,
         ) -> LogEntry | None:
-            # Retry unless the streams are still those that were compared.
-            if state.settings != settings or (alone and last_slot(state) != seen):
+            # Retry unless the streams and columns are still those that were compared.
+            if (state.settings, state.schema) != looked_at or (alone and last_slot(state) != seen):
                 return None
-            return Setting(replace(state.settings, streams=change(settings.streams, state.top)), session.writer)
+            return Setting(replace(state.settings, streams=change(state.settings.streams, state.top)), session.writer)
 
         if session.log.append(build) is not None:
             break

@@ -34,7 +34,7 @@ from ...notebook import view
 from ...progress import ProgressOption, Reporter, drawn, draws
 from ...storage import Store, open_store
 from ...streams import RowHistory, Stream, declared, refuse_incomplete
-from ..entries import Batch, BatchGiven, LogEntry, Origin, Setting, Settings
+from ..entries import Batch, BatchGiven, LogEntry, Origin, Setting, Settings, SettingsDict
 from ..log import EPOCH_SLOTS, LogState
 from ..scan import ChangeFeed, Scan, change_feed, changes, scan
 from ..services import (
@@ -81,7 +81,9 @@ from ..session import (
     Session,
     TableLock,
     View,
+    arrow_schema,
     connect,
+    dropped_by,
     kept_from,
     known_partition,
     refuse_open,
@@ -303,7 +305,7 @@ class Table:
         return change_feed(self.session, after=after, until=until, columns=columns, whole_from=whole_from)
 
     def read_slice(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
-        """Return the rows of one file slice, without columns that its files lack.
+        """Return the rows of one file slice, with the columns that its files have, dropped ones too.
 
         Args:
             group: a file slice of `snapshot`.
@@ -811,6 +813,26 @@ class Table:
         """
         return self.run(lambda txn: txn.widen_column(name, type), operation="insert", note=note)
 
+    def drop_column(self, name: str, *, note: Mapping[str, str] | None = None) -> RunResult[None]:
+        """Drop a column, or a field inside one, in one commit, without rewriting files. Its name is taken for good.
+
+        Reads as of earlier commits still show it. Files keep its values until they are rewritten and cleaned. Writers that
+        have begun before do not commit files with the column: they run again.
+
+        Args:
+            name: the column; in a copy-on-write table also a path to a field of a struct: ``"home.zip"``,
+                ``"stops.element.at"`` inside a list, ``"marks.value.note"`` inside a map.
+            note: of the commit, as for `transaction`.
+
+        Returns:
+            The commit.
+
+        Raises:
+            InputError: there is no such column or no other one; or it is of the record key, the partitions, the ordering
+                fields, or a stream or a setting (unique_constraints, check, merge) names it. Nothing was changed.
+        """
+        return self.run(lambda txn: txn.drop_column(name), operation="insert", note=note)
+
     def set_lock(self, url: str, *, jvm_writers_stopped: bool = False) -> Settings:
         """Change the table's lock. Writers may run meanwhile: each switches to it at its next commit.
 
@@ -824,7 +846,7 @@ class Table:
         """
         return self.lock.change(url, jvm_writers_stopped=jvm_writers_stopped)
 
-    def change_settings(self, **changes: Any) -> Settings:
+    def change_settings(self, **changes: Unpack[SettingsDict]) -> Settings:
         """Change the table's settings, for all writers.
 
         Bucket counts and constraints are first checked against all rows. Transactions that began under other buckets or fewer
@@ -841,8 +863,8 @@ class Table:
             ConstraintError: rows break a new unique constraint or check; names some.
         """
         session = self._ours()
-        wanted = session.settings.changed(**changes)
-        session.refuse_rule(wanted, session.schema() if {"merge", "ties"} & set(changes) else None)
+        wanted, merges = session.settings.changed(**changes), bool({"merge", "ties"} & set(changes))
+        session.refuse_rule(wanted, session.schema() if merges else None)
         refuse_check(session.config, wanted, self.url)
         if "lock" in changes:
             compared = ("bucket_count", "unique_keys", "unique_constraints", "check")
@@ -856,6 +878,9 @@ class Table:
 
         def build(state: LogState) -> LogEntry:
             after = state.settings.changed(**changes)
+            if merges and state.schema:  # a column may have been dropped since the look above
+                session.refuse_rule(after, arrow_schema(state.schema))
+            refuse_check(session.config, after, self.url, dropped_by(state.schema))
             if after.timeline_first and not state.settings.timeline_first:
                 refuse_open(self.url, state)
             return Setting(after, self.writer)

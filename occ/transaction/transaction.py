@@ -427,6 +427,16 @@ class Transaction:
         """
         self.workspace.widen_column(name, type)
 
+    def drop_column(self, name: str) -> None:
+        """Drop a column as `Table.drop_column`. Rewrites no file; commits without any rows, too.
+
+        Rows that this transaction writes afterwards lack the column; its reads do too.
+
+        Raises:
+            InputError: there is no such column, or the table needs it. Nothing was changed.
+        """
+        self.workspace.drop_column(name)
+
     # --- files -----------------------------------------------------------------------------------------------
 
     def rewrite(self, group: FileSlice) -> NewFile:

@@ -116,9 +116,10 @@ def refuse_unique(config: TableConfig, settings: Settings, url: str) -> None:
         )
 
 
-def refuse_check(config: TableConfig, settings: Settings, url: str) -> None:
-    """Raise `ConfigError` for neighbours of a table with a time column, which they would not compute; and for a check on a
-    merge-on-read table with merge rules: readers compute its rows, not writers.
+def refuse_check(config: TableConfig, settings: Settings, url: str, dropped: Sequence[str] = ()) -> None:
+    """Raise `ConfigError` for neighbours of a table with a time column, which they would not compute, or with dropped ones,
+    which they would write again; and for a check on a merge-on-read table with merge rules: readers compute its rows, not
+    writers.
     """
     from ...hudi.merge import rule_of
 
@@ -126,6 +127,12 @@ def refuse_check(config: TableConfig, settings: Settings, url: str) -> None:
         raise ConfigError(
             f"{url} is partitioned by {', '.join(config.partitioned_by)}, and neighbours={settings.neighbours} would not compute "
             f"{config.time_column}. Leave neighbours out, or make a table with a column of your own in its place",
+            setting="neighbours",
+        )
+    if settings.timeline_first and dropped:
+        raise ConfigError(
+            f"{url} has dropped {', '.join(dropped)}, and neighbours={settings.neighbours} could write such columns again, where "
+            "readers would show old values. Leave neighbours out",
             setting="neighbours",
         )
     if settings.check and config.merge_on_read and not rule_of(config, settings.merge, settings.ties).plain:

@@ -15,12 +15,22 @@ from ...arguments import instance, many, text
 from ...conflict import Kind, Where, kind_of, where_of
 from ...errors import InputError
 from ...hudi.files import FileGroupId
-from ...hudi.table import can_become, is_held, refuse_grown_maps, to_avro, with_column, with_required, with_wider
+from ...hudi.table import (
+    META_COLUMNS,
+    can_become,
+    is_held,
+    refuse_grown_maps,
+    to_avro,
+    with_column,
+    with_required,
+    with_wider,
+    without_column,
+)
 from ...hudi.timeline import NO_PREVIOUS_COMMIT, WriteStat
 from ...progress import Reporter
 from ...tracing import step
 from ..rebase import Rebase
-from ..session import arrow_schema, refuse_misspelled, required_by
+from ..session import arrow_schema, dropped_by, refuse_misspelled, required_by
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -115,7 +125,11 @@ class Workspace:
     @property
     def required(self) -> tuple[str, ...]:
         """The columns declared not null."""
-        return required_by(self._attempt.schema_text)
+        return required_by(self.schema_text or self._attempt.schema_text)
+
+    @property
+    def _dropped(self) -> tuple[str, ...]:
+        return dropped_by(self.schema_text or self._attempt.schema_text)
 
     def received(self, incoming: Incoming) -> pa.Table:
         """The rows passed in, with the columns of the table.
@@ -155,15 +169,14 @@ class Workspace:
         self.changes.saw(group)
         present = self.present(group)
         rows = self._attempt.seen(lambda: self.session.read_slice(present, columns=columns, meta=meta))
-        for field in self.written_schema or ():
+        if (schema := self.written_schema) is not None:  # a file may still have dropped columns
+            kept = {*META_COLUMNS, *schema.names}
+            rows = rows.select([each for each in rows.column_names if each in kept])
+        for field in schema or ():
             place = rows.schema.get_field_index(field.name)
             if place < 0 and (columns is None or field.name in columns):
                 rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
-            elif (
-                place >= 0
-                and rows.schema.types[place] != field.type
-                and can_become(rows.schema.types[place], field.type)
-            ):
+            elif place >= 0 and _casts(rows.schema.types[place], field.type):
                 rows = rows.set_column(place, field, rows.column(place).cast(field.type))
         return rows
 
@@ -291,12 +304,13 @@ class Workspace:
         self._refuse_beside_streams()
         instance(schema, pa.Schema, "schema", "a pyarrow.Schema, such as `rows.schema`")
         base, required = self._altered or self.schema, self.required
-        spec, self.schema_text = self.session.file_spec(self._attempt.instant, schema, base, required)
+        dropped = self._dropped
+        spec, self.schema_text = self.session.file_spec(self._attempt.instant, schema, base, required, dropped)
         if self._columns is not None and self._columns.names != spec.schema.names:
             # Several files of this transaction may add different columns; the table gets all of them.
             more = [field for field in spec.schema if field.name not in self._columns.names]
             wide = pa.schema([*self._columns, *more])
-            spec, self.schema_text = self.session.file_spec(self._attempt.instant, wide, base, required)
+            spec, self.schema_text = self.session.file_spec(self._attempt.instant, wide, base, required, dropped)
         service = self.changes.operation.service  # it rewrites rows that are there
         spec = replace(
             spec,
@@ -346,7 +360,34 @@ class Workspace:
 
         self._alter(wider)
 
-    def _alter(self, change: Callable[[pa.Schema], pa.Schema]) -> None:
+    def drop_column(self, name: str) -> None:
+        """See `Transaction.drop_column`."""
+        session, outer = self.session, text(name, "name").partition(".")[0]
+        config, settings = session.config, session.settings
+        roles = {
+            "it is part of the record key": config.record_key_fields,
+            "the partitions go by it": (*config.partition_fields, config.time_source),
+            "it orders the versions of a row": config.ordered_by,
+        }
+        found = [role for role, names in roles.items() if outer in {each.partition(".")[0] for each in names if each}]
+        found += [f"{each} names it" for each in settings.uses_of(name)]
+        if settings.timeline_first:
+            found.append("JVM writers beside ours (neighbours) would write it again")
+        if outer != name and config.merge_on_read:
+            found.append(
+                "hudi-rs fails on log files that still have a field of a merge-on-read table; drop the whole column"
+            )
+        if found:
+            raise InputError(
+                f"column {name!r} of {self.url} is not dropped: {'; '.join(found)}. Nothing was changed", column=name
+            )
+        self._alter(lambda schema: without_column(schema, name), [name])
+
+    def remember_dropped(self, names: Sequence[str]) -> None:
+        """Take these names, of columns that were dropped before another engine wrote the schema without them."""
+        self._alter(lambda schema: schema, names)
+
+    def _alter(self, change: Callable[[pa.Schema], pa.Schema], dropped: Sequence[str] = ()) -> None:
         self._refuse_rows()
         if (schema := self.written_schema) is None:
             raise InputError(f"{self.url} has no schema yet, because nothing was written to it; write some rows first")
@@ -354,8 +395,9 @@ class Workspace:
         self.session.refuse_rule(self.session.settings, altered)
         if self.session.config.merge_on_read:
             refuse_grown_maps(schema, altered)
+        gone = (*self._dropped, *dropped)
+        self.schema_text = to_avro(with_required(altered, self.required), self.session.config.name, gone)
         self._altered = self._columns = altered
-        self.schema_text = to_avro(with_required(self._altered, self.required), self.session.config.name)
         self.allow_empty()
 
     @property
@@ -581,6 +623,13 @@ class Workspace:
                 "Begin it as 'insert_overwrite'",
                 operation=self.operation,
             )
+
+
+def _casts(stored: pa.DataType, kind: pa.DataType) -> bool:
+    """Return whether a column of a file is shown in another type. One inside which fields were dropped is, too."""
+    import pyarrow.types as types
+
+    return stored != kind and (types.is_nested(stored) or can_become(stored, kind))
 
 
 def _is_slice(group: Any, name: str) -> FileSlice:

@@ -92,7 +92,7 @@ class NewValues:
                 hint = meant(name, schema.names) or ", ".join(schema.names)
                 raise InputError(
                     f"{url} has no column {name!r} to be set ({hint}); nothing was written",
-                    column=name,
+                    column=str(name),
                 )
             if name in fixed:
                 raise InputError(

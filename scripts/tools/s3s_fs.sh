@@ -1,4 +1,5 @@
-# An S3 server whose conditional writes are not atomic: what the probe must refuse. Quick to build, slow to run is enough.
+# An S3 server whose conditional writes are not atomic: what the probe must refuse. Quick to build, slow to run is enough. Its
+# tests are those of `make thorough` alone, so only that builds it.
 S3S_FS=0.14.1
 RUST_MIN=1.92   # the crate says so
 
@@ -7,7 +8,7 @@ cargo_version() { has cargo && cargo --version 2>/dev/null | cut -d ' ' -f 2; }
 packages_s3s_fs() { :; }
 
 ensure_s3s_fs() {
-  if [ -x "$TOOLS/bin/s3s-fs" ] || has s3s-fs; then return; fi
+  if [ "${THOROUGH:-}" != 1 ] || [ -x "$TOOLS/bin/s3s-fs" ] || has s3s-fs; then return; fi
   if ! at_least "$(cargo_version)" "$RUST_MIN"; then
     say "the tests of unsafe stores need s3s-fs, which is built with Rust $RUST_MIN or newer (found: $(cargo_version || true)); install Rust from https://rustup.rs and run this again."
     return

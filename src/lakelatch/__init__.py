@@ -9,6 +9,7 @@ Names are imported when they are first used, so that ``import lakelatch`` is qui
 
 from __future__ import annotations
 
+import gc
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -39,10 +40,14 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
+    from . import glue as glue
     from . import locks
+    from . import server as server
+    from . import spark as spark
+    from . import testing as testing
     from .locks import lock
     from .occ.coordination import CoordinatorServer
-    from .occ.entries import Settings
+    from .occ.entries import Settings, SettingsDict
     from .occ.liveness import MarkerServer
     from .occ.scan import Scan
     from .occ.session import CommitResult
@@ -64,7 +69,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_PACKAGES = ("locks", "server", "spark", "testing")  # that people use without an import of their own
+_PACKAGES = ("glue", "locks", "server", "spark", "testing")  # that people use without an import of their own
 # Public name -> its module.
 _LAZY = {
     "CommitResult": "occ.session",
@@ -77,6 +82,7 @@ _LAZY = {
     "RunResult": "occ.transaction",
     "Scan": "occ.scan",
     "Settings": "occ.entries",
+    "SettingsDict": "occ.entries",
     "SeveralTransaction": "occ.transaction",
     "Table": "occ.table",
     "TableStream": "occ.table",
@@ -119,6 +125,7 @@ __all__ = [
     "RunResult",
     "Scan",
     "Settings",
+    "SettingsDict",
     "SeveralTransaction",
     "StorageError",
     "Table",
@@ -142,13 +149,22 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _PACKAGES:
-        return import_module(f".{name}", __name__)
-    if name in _LAZY:
-        return getattr(import_module(f".{_LAZY[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # to a type checker it would make every name one of this module's
+
+    def __getattr__(name: str) -> Any:
+        if name in _PACKAGES:
+            return import_module(f".{name}", __name__)
+        if name in _LAZY:
+            # An eighth of the first import's time went into collections, which look through all that it makes and free nothing.
+            collects = gc.isenabled()
+            gc.disable()
+            try:
+                return getattr(import_module(f".{_LAZY[name]}", __name__), name)
+            finally:
+                if collects:
+                    gc.enable()
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return sorted({*__all__, *_PACKAGES, "__version__"})

@@ -32,7 +32,10 @@ Errors survive pickling, because Spark ships them between processes.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from collections.abc import Sequence
+from functools import cache
+from inspect import get_annotations
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from .notebook import view
 from .plain_text import visible
@@ -67,8 +70,16 @@ _PAGE = "docs/errors.md"  # a path in the checkout; a web address would have to 
 
 
 class LakeLatchError(Exception):
-    """The base class of all; ``details`` holds the facts of the message by name, and each is an attribute too."""
+    """The base class of all; ``details`` holds the facts of the message by name, and each is an attribute too.
 
+    The annotations of a class declare its facts. A fact that an error does not have is None.
+    """
+
+    table: str | None
+    instant: str | None
+    path: str | None
+    key: str | None
+    url: str | None
     landed: ClassVar[bool | None] = False
     retryable: ClassVar[bool] = False
     docs: ClassVar[str] = f"{_PAGE}#lakelatcherror"
@@ -95,12 +106,14 @@ class LakeLatchError(Exception):
             self.details["table"] = url
         return self
 
-    def __getattr__(self, name: str) -> Any:
-        # Called only for names that are not found otherwise. ``details`` itself is missing while unpickling.
-        details: dict[str, Any] = self.__dict__.get("details", {})
-        if name in details:
-            return details[name]
-        raise AttributeError(f"{type(self).__name__} has no {name!r}")
+    if not TYPE_CHECKING:  # a type checker knows the declared facts, and marks other names
+
+        def __getattr__(self, name: str) -> Any:
+            # Called only for names that are not found otherwise. ``details`` itself is missing while unpickling.
+            details = self.__dict__.get("details", {})
+            if name in details or name in _declared(type(self)):
+                return details.get(name)
+            raise AttributeError(f"{type(self).__name__} has no {name!r}")
 
     def _repr_html_(self) -> str:
         facts = [("landed", self.landed), ("a retry is safe", self.retryable), *self.details.items()]
@@ -112,6 +125,11 @@ class LakeLatchError(Exception):
         return _rebuild, (type(self), self.args[0], self.details)
 
 
+@cache
+def _declared(cls: type[LakeLatchError]) -> frozenset[str]:
+    return frozenset(name for each in cls.__mro__ for name in get_annotations(each))
+
+
 def _rebuild(cls: type[LakeLatchError], message: str, details: dict[str, Any]) -> LakeLatchError:
     return cls(message, **details)
 
@@ -119,56 +137,156 @@ def _rebuild(cls: type[LakeLatchError], message: str, details: dict[str, Any]) -
 class ConfigError(LakeLatchError):
     """The settings cannot work together or with this table."""
 
+    allowed: Sequence[str] | None
+    argument: str | None
+    code: str | None
+    column: str | None
+    differences: dict[str, tuple[Any, Any]] | None
+    expected: str | None
+    extra: str | None
+    folder: str | None
+    host: str | None
+    hosts: Sequence[str] | None
+    isolation: str | None
+    known: Sequence[str] | None
+    lease_s: float | None
+    lock: str | None
+    max_hold_s: float | None
+    merger: str | None
+    missing: Any
+    needed: Any
+    newest: str | None
+    port: int | None
+    priority: int | None
+    region: str | None
+    schema: str | None
+    scheme: str | None
+    setting: str | None
+    settings: list[str] | None
+    strategy: str | None
+    unknown: Sequence[str] | None
+
 
 class InputError(LakeLatchError):
     """Rows, columns or names that the table cannot hold. Nothing was written."""
+
+    argument: str | None
+    check: str | None
+    column: str | None
+    columns: Sequence[str] | None
+    condition: str | None
+    differences: dict[str, tuple[Any, Any]] | None
+    dropped: list[str] | None
+    first: str | None
+    group: str | None
+    groups: Sequence[str] | None
+    kept_from: str | None
+    keys: Sequence[str] | None
+    line: int | None
+    lock: str | None
+    merger: str | None
+    names: Sequence[str] | None
+    operation: str | None
+    partition: Any
+    partitions: Sequence[str] | None
+    paths: Sequence[str] | None
+    position: int | None
+    pruned_to: str | None
+    retyped: list[str] | None
+    row: int | None
+    rows: int | None
+    savepoints: list[str] | None
+    tables: Sequence[str] | None
+    token: int | None
+    type: str | None
+    value: Any
 
 
 class ConstraintError(InputError):
     """Rows break a unique constraint or a check. Names ``constraint`` and some ``values`` and ``keys``."""
 
+    constraint: str | tuple[str, ...]
+    values: list[tuple[Any, ...]]
+    keys: list[str]
+
 
 class TableError(LakeLatchError):
     """The table is not in a state that this call can use."""
+
+    column: str | None
+    keys: list[str] | None
 
 
 class TableNotFoundError(TableError):
     """There is no Hudi table at this place."""
 
+    home: str | None
+
 
 class CorruptTableError(TableError):
     """A file that every reader needs is torn, missing or contradicts another."""
+
+    bucket: int | None
+    group: str | None
+    kept: str | None
+    lost: str | None
+    outside: str | None
+    partition: str | None
+    paths: Sequence[str] | None
+    schema: str | None
+    stored: str | None
 
 
 class UnsupportedTableError(TableError):
     """A sound table with a version or feature that this call does not support."""
 
+    feature: str | None
+    group: str | None
+    strangers: tuple[str, ...] | None
+    version: int | None
+
 
 class StorageError(LakeLatchError):
     """The store refused or failed. ``outcome`` of a write is in the message."""
 
+    errno: int | None
+    folder: str | None
+    kind: str | None
     retryable = True
 
 
 class UnsafeStoreError(StorageError):
     """The store let several writers win one conditional write."""
 
+    seen: str | None
     retryable = False
 
 
 class LockError(LakeLatchError):
     """An error of the lease on a key; ``key`` names it."""
 
+    code: str | None
+    difference_s: float | None
+    max_leases: int | None
+    max_skew_s: float | None
+    token: int | None
+    where: str | None
+
 
 class LockTimeoutError(LockError):
     """The lock was busy for the whole wait; nothing is held."""
 
+    holder: Any
+    position: int | None
+    wait_s: float
     retryable = True
 
 
 class LockLostError(LockError):
     """The lease ended while it was needed; ``reason`` says how."""
 
+    cause: str | None
+    reason: str
     retryable = True
 
 
@@ -178,6 +296,16 @@ class LockUnavailableError(LockError):
     The message names the host and the failed request.
     """
 
+    cause: str | None
+    doubt: bool | None
+    folder: str | None
+    host: str | None
+    hosts: Sequence[str] | None
+    replicas: int | None
+    throttled: bool | None
+    tries: int | None
+    waited_s: float | None
+    wanted: int | None
     retryable = True
 
 
@@ -187,17 +315,33 @@ class TokenRegressedError(LockError):
     ``token`` is the one it would grant, ``token_above`` the requested bound. A table then begins a new generation of tokens.
     """
 
+    token: int
+    token_above: int
+
 
 class CommitError(LakeLatchError):
     """An error of one transaction; ``table`` and ``instant`` name it."""
+
+    instants: tuple[str, ...] | None
 
 
 class ConflictError(CommitError):
     """Another writer won.
 
-    ``winner``, ``winner_op``, ``overlap`` and ``rule`` say who, with what, where and why.
+    ``winner``, ``winner_op``, ``winner_writer``, ``overlap`` and ``rule`` say who, with what, where and why. If it gave up
+    ``early``, ``spent_s`` seconds of work were lost, and ``saved_s`` and ``saved_bytes`` of it were not done.
     """
 
+    winner: str
+    winner_op: str
+    winner_writer: str
+    overlap: tuple[str, ...]
+    rule: str
+    same_rows: int | None
+    early: bool | None
+    spent_s: float | None
+    saved_s: float | None
+    saved_bytes: int | None
     retryable = True
 
 
@@ -218,6 +362,10 @@ class BatchConflictError(CommitError):
     ``instant`` the T of the commit with that number.
     """
 
+    source: str
+    number: int
+    last: int | None
+
 
 class BatchLandedError(CommitError):
     """The batch had landed before, so its rows are in the table; nothing was written again.
@@ -226,6 +374,9 @@ class BatchLandedError(CommitError):
     commit with that number.
     """
 
+    source: str
+    number: int
+    last: int
     landed = True
 
 

@@ -190,6 +190,7 @@ def _reachable(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> str:
     return f"{bucket.url}/mine?endpoint={bucket.options['endpoint']}&region=us-east-1&allow_http=true"
 
 
+@pytest.mark.thorough
 @pytest.mark.server
 def test_a_bucket_is_left_as_it_was(tmp_path, monkeypatch):
     with versitygw(tmp_path / "s3") as bucket:
@@ -206,6 +207,7 @@ def test_a_bucket_is_left_as_it_was(tmp_path, monkeypatch):
         assert read(out).runs[0]["done"] == 4
 
 
+@pytest.mark.thorough
 @pytest.mark.server
 def test_a_store_whose_conditional_writes_race_gets_no_rate(tmp_path, monkeypatch):
     with s3s_fs(tmp_path / "s3") as bucket:

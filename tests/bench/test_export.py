@@ -165,6 +165,7 @@ def test_an_unknown_format_is_refused_with_those_that_there_are(tmp_path):
         export(results, ["csv"])
 
 
+@pytest.mark.thorough
 def test_real_histories_of_ours_pass_the_second_judge_and_a_stale_reader_does_not(lab, faulty):
     bank = {"about": "x", "keys": 4, "balance": 9, "partitions": 2, "roles": [{"name": "t", "work": "transfer"}]}
     results = lab(facts=bank, operations=8, peers=[f"{faulty}:ReadsStale"])

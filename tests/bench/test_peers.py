@@ -60,6 +60,7 @@ def test_a_peer_passes_the_oracle_with_all_its_works(lab, peer):
     assert run["done"] == 6
 
 
+@pytest.mark.thorough
 def test_delta_passes_the_oracle_of_streams(lab):
     pytest.importorskip("deltalake")
     wide = {"about": "x", "keys": 6, "roles": [{"name": "stream", "work": "event"}]}
@@ -68,6 +69,7 @@ def test_delta_passes_the_oracle_of_streams(lab):
     assert run["done"] == 16
 
 
+@pytest.mark.thorough
 @pytest.mark.server
 def test_bare_locks_are_compared_on_one_server(lab, tmp_path):
     with redis_server(tmp_path / "redis") as server:

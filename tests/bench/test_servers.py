@@ -64,6 +64,7 @@ def test_the_server_is_gone_with_the_lab_however_that_ends(kind):
     until(lambda: not reachable(url), "the server outlives its lab")
 
 
+@pytest.mark.thorough
 @pytest.mark.server
 def test_a_run_that_is_over_before_the_server_fails_has_no_rate(lab):
     if words := servers.missing("redis"):

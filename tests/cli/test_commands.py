@@ -106,6 +106,10 @@ def test_describe_says_what_the_table_is(run, table):
     text = run("describe", table.url).stdout
     assert "lock         in the table's own folder; free\n" in text
     assert "writers      none\n" in text
+    table.add_column("spare", "int")
+    table.drop_column("spare")
+    assert run.json("describe", table.url)["dropped"] == ["spare"]
+    assert "dropped      spare\n" in run("describe", table.url).stdout
 
 
 def test_describe_names_open_transactions_and_who_holds_the_lock(run, table):

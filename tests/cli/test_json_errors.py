@@ -49,6 +49,7 @@ FAILURES = {
     ("savepoint", "create"): ["{table}", "--at", "20200101000000000"],
     ("savepoint", "list"): ["{none}"],
     ("savepoint", "delete"): ["{table}", "20200101000000000"],
+    ("sync", "glue"): ["{none}", "analytics"],
     ("server",): ["--table", "{none}", "--port", "0"],
     ("streams", "list"): ["{none}"],
     ("streams", "adopt"): ["{table}", "--stream", "clicks:nope:v"],

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelatch.errors import CorruptTableError, InputError
-from lakelatch.hudi.table.avro_schema import decimal_bytes, from_avro, to_avro
+from lakelatch.hudi.table.avro_schema import decimal_bytes, dropped_columns, from_avro, to_avro
 from lakelatch.hudi.table.column_types import META_COLUMNS, storable, widen, with_column
 from lakelatch.hudi.table.type_names import type_of
 
@@ -293,3 +293,17 @@ def test_decimals_have_the_size_that_spark_gives_them(precision, size):
 def test_a_schema_that_is_none_is_damage(text):
     with pytest.raises(CorruptTableError):
         from_avro(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "dropped"),
+    [
+        (to_avro(pa.schema([("id", pa.int64())]), "t", ["x", "s.y"]), ("s.y", "x")),
+        ('{"type":"record","name":"t","fields":[],"lakelatch.dropped":["x",5,null]}', ("x",)),
+        ('{"type":"record","name":"t","fields":[],"lakelatch.dropped":{"x":1}}', ()),
+        ('"string"', ()),
+        ("", ()),
+    ],
+)
+def test_a_schema_tells_what_was_dropped(text, dropped):
+    assert dropped_columns(text) == dropped

@@ -11,7 +11,7 @@ from typing import Any
 import lakelatch
 
 from ..occ.mor import Mor, at, data_block, delete_block, rows
-from ..thorough import THOROUGH, crossed
+from ..thorough import THOROUGH, crossed, some
 from .services import CLUSTER, OPTIONS
 
 ROWS = {"a0": 5, "a2": 3, "b0": 5}
@@ -147,7 +147,7 @@ READ = (
     *("before", "planned", "late", "restored", "clustered", "clustered-and-appended", "clustering-planned"),
     *("saved", "logs-compacted", "logs-planned"),
 )
-WRITTEN = ("written", "written-restored", "written-clustered", "written-saved", "written-logs-compacted")
+WRITTEN = some(("written", "written-restored", "written-clustered", "written-saved", "written-logs-compacted"), 2)
 EXECUTED = ("executed", "run-by-jvm", "clustered-by-jvm", "logs-compacted-by-jvm")
 EVERY = ("every", "every-compacted", "every-logs-compacted")
 # What the JVM reads or writes after a service of ours, and every sequence of changes: of version 8 and 9 in turn. What it

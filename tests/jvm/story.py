@@ -7,7 +7,7 @@ merge-on-read tables, append to them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -101,8 +101,17 @@ class Story:
 
     def alter(self, name: str, kind: pa.DataType) -> Landed:
         """A column, or a part of one, is added, or has a wider type, by a commit without rows."""
+        change = "widen_column" if _has(self.schema, name) else "add_column"
+        return self._altered(lambda txn: getattr(txn, change)(name, kind))
+
+    def drop(self, name: str) -> Landed:
+        """A column, or a part of one, is dropped by a commit without rows. All moments are noted without it."""
+        self.as_of_works = False  # back there its columns are others
+        return self._altered(lambda txn: txn.drop_column(name))
+
+    def _altered(self, change: Callable[[lakelatch.Transaction], None]) -> Landed:
         with self.table.transaction("insert") as txn:
-            (txn.widen_column if _has(self.schema, name) else txn.add_column)(name, kind)
+            change(txn)
         self.schema = self.table.schema()
         self.landed.append(Landed(txn.instant, txn.result.completion, ()))
         return self.landed[-1]

@@ -48,6 +48,9 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dynamo]:
         yield server
 
 
+LITE = pytest.param("lite", marks=pytest.mark.thorough)
+
+
 @pytest.fixture(scope="module")
 def lite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dynamo]:
     with dynalite(tmp_path_factory.mktemp("dynalite")) as server:
@@ -99,6 +102,7 @@ class TestDynamoLocks(KilledServer, LockProviderContract):
         return with_table(local)
 
 
+@pytest.mark.thorough
 class TestDynamoLocksOnDynalite(LockProviderContract):
     """It does not return the item when a condition fails. Processes contend on Amazon's emulator, above."""
 
@@ -549,7 +553,7 @@ def test_one_that_slept_between_the_lock_and_its_number_gets_neither(
 # Answers that are lost, late, or no.
 
 
-@pytest.mark.parametrize("emulator", ["local", "lite", "imitation"])
+@pytest.mark.parametrize("emulator", ["local", LITE, "imitation"])
 def test_any_lost_answer_leaves_no_lock_behind(emulator: str, request: pytest.FixtureRequest) -> None:
     server: DynamoAt = request.getfixturevalue(emulator)
     with Wire(server.port) as wire, open_provider(server.url(), env=type(SYSTEM)()) as direct:
@@ -699,7 +703,7 @@ def test_a_missing_table_is_made_unless_that_is_forbidden(server: DynamoAt, worl
     assert table["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
 
 
-@pytest.mark.parametrize("emulator", ["local", "lite"])
+@pytest.mark.parametrize("emulator", ["local", LITE])
 def test_eight_at_once_make_a_missing_table(emulator: str, request: pytest.FixtureRequest) -> None:
     server: Dynamo = request.getfixturevalue(emulator)
     errors: list[Exception] = []

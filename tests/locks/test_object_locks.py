@@ -450,6 +450,7 @@ def test_a_store_whose_conditional_writes_race_is_refused_before_anything_is_gra
     assert list(tmp_path.rglob("*.json")) == []
 
 
+@pytest.mark.thorough  # the server takes a minute to build
 @pytest.mark.server
 def test_s3s_fs_is_refused(tmp_path: Path) -> None:
     with s3s_fs(tmp_path) as bucket:

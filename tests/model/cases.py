@@ -26,6 +26,8 @@ SOUND: dict[str, Bounds] = {
     "two writers without an overlap": Bounds(overlaps=NO_PAIR, epochs=2, unknown=1),
     "two writers that try twice, a lost reply": Bounds(attempts=2, unknown=1),
     "two writers that try twice, two epochs": Bounds(attempts=2, epochs=2),
+    "two writers, a change of settings or columns, a lost reply": Bounds(changes=1, unknown=1),
+    "two writers without an overlap, two changes, two epochs": Bounds(overlaps=NO_PAIR, changes=2, epochs=2),
     "two writers, the log is lost": Bounds(epochs=2, unknown=1, rebuild=True),
     "two writers, close and open apart": Bounds(epochs=2, unknown=1, open_apart=True),
     "two open writers, entries deleted singly": Bounds(begun=2, epochs=2, delete_singly=True),
@@ -90,6 +92,9 @@ MISSING: tuple[Missing, ...] = (
     Missing("publish_earlier", "9", Bounds(), "published before an earlier one"),
     Missing("new_identity", "10", Bounds(epochs=2, rebuild=True), "published that never committed"),
     Missing("phantoms", "15", Bounds(overlaps=NO_PAIR, phantoms=pairs((0, 1))), "two overlapping transactions"),
+    Missing(
+        "relied_at_landing", "", Bounds(overlaps=NO_PAIR, changes=1), "relied on settings or columns that had changed"
+    ),
     Missing("absence_is_no_answer", "17", Bounds(unknown=1), "files of a committed transaction are deleted"),
     Missing("recheck_after_put", "18", Bounds(epochs=2), "published that never committed"),
     Missing(

@@ -13,12 +13,14 @@ NOBODY = -1
 class Entry(NamedTuple):
     """One slot's content. ``txn`` is a transaction's identity (a real entry carries a unique id beside T)."""
 
-    kind: str  # open, begin, commit, abort, rollback, close
+    kind: str  # open, begin, commit, abort, rollback, change, close
     txn: int = NOBODY
     t: int = 0
     c: int = 0
     seen: int = 0
     """Of a commit, for the judge only: the set of transactions that its snapshot held."""
+    relied: int = 0
+    """Of a commit, for the judge only: the changes of settings and columns that its transaction knew."""
     carried: Carried | None = None
     """Of an open entry: the state of the log before it."""
 
@@ -30,6 +32,7 @@ class Carried(NamedTuple):
     open: tuple[tuple[int, int, int], ...]  # (transaction, T, begin slot)
     last: int
     """The last transaction that committed: the only one that may not be published yet."""
+    changes: int
 
 
 class Log:
@@ -47,6 +50,8 @@ class Log:
     settled: int
     """Transactions that this log shows to be committed by its newest epoch: its commits and the one it carried over."""
     last: int
+    changes: int
+    """How often settings have changed, or a column was dropped."""
     epoch_of: tuple[int, ...]
 
     @classmethod
@@ -60,7 +65,7 @@ class Log:
         self.entries = entries
         self._longer: dict[Entry, Log] = {}
         self.epoch, self.closed, self.time, self.last = -1, True, 0, NOBODY
-        self._first, self._carried = 0, NOBODY
+        self._first, self._carried, self.changes = 0, NOBODY, 0
         self.open = {}
         commits: list[tuple[int, int, int]] = []
         epoch_of = []
@@ -84,11 +89,13 @@ class Log:
             carried = entry.carried
             assert carried is not None
             self.epoch, self.closed = entry.t, False
-            self.time, self.last = carried.time, carried.last
+            self.time, self.last, self.changes = carried.time, carried.last, carried.changes
             self.open = {txn: (t, begin) for txn, t, begin in carried.open}
             self._first, self._carried = slot, carried.last
         elif entry.kind == "close":
             self.closed = True
+        elif entry.kind == "change":
+            self.changes += 1
         elif entry.kind == "begin":
             self.open[entry.txn] = (entry.t, slot)
         else:
@@ -109,4 +116,4 @@ class Log:
     def next_open(self, *, forget: bool = False) -> Entry:
         """The first entry of the next epoch; a log that was lost remembers no open transaction."""
         kept = () if forget else tuple(sorted((txn, t, slot) for txn, (t, slot) in self.open.items()))
-        return Entry("open", t=self.epoch + 1, carried=Carried(self.time, kept, self.last))
+        return Entry("open", t=self.epoch + 1, carried=Carried(self.time, kept, self.last, self.changes))

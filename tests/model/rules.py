@@ -32,6 +32,8 @@ class Rules:
     """A log that was lost is built again as a new epoch. [10]"""
     phantoms: bool = True
     """The write set of an overwrite is its partitions, not the file groups it saw there. [15]"""
+    relied_at_landing: bool = True
+    """What a transaction relied on of settings and columns is compared with those before the slot where it commits."""
     absence_is_no_answer: bool = True
     """After a put without a reply, the same entry goes to the same slot; absence says nothing. [17]"""
     recheck_after_put: bool = True
@@ -72,6 +74,8 @@ class Bounds:
     epochs: int = 1
     unknown: int = 0
     """Puts to the log whose reply is lost; each lands at once, later, or never."""
+    changes: int = 0
+    """How often settings change, or a column is dropped, on which every transaction relies."""
     overlaps: frozenset[frozenset[int]] = field(default_factory=lambda: frozenset({frozenset({0, 1})}))
     """Pairs of writers that change the same file group."""
     phantoms: frozenset[frozenset[int]] = frozenset()

@@ -73,6 +73,11 @@ class Search(Bounded):
         return self._judged[hist]
 
     def _judge_log(self, hist: Log) -> str:
+        for slot, _, _ in hist.commits:
+            entry = hist.entries[slot]
+            assert entry is not None
+            if entry.relied != Log.of(hist.entries[:slot]).changes:
+                return "a commit relied on settings or columns that had changed before it"
         commits = [e for e in hist.entries if e is not None and e.kind == "commit"]
         for n, later in enumerate(commits):
             if later.txn in hist.ended:

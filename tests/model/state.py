@@ -28,6 +28,8 @@ class Writer(NamedTuple):
     """The slot from which on commits are candidates for a conflict."""
     seen: int = 0
     """The snapshot: the transactions whose files it reads."""
+    relied: int = 0
+    """The changes of settings and columns before its begin."""
     entry: Entry | None = None
     """What it is appending."""
 
@@ -58,6 +60,7 @@ class State(NamedTuple):
     hist: Log
     processes: tuple[Writer | Cleaner | Reader, ...]
     unknown_left: int
+    changes_left: int = 0
     gone: int = 0
     """Slots whose entry is deleted."""
     strays: tuple[Put, ...] = ()
@@ -147,11 +150,18 @@ class World:
         processes += [Cleaner("look", log, left=bounds.rollbacks)] * bounds.cleaners
         processes += [Reader("read", log)] * bounds.readers
         written = sum(1 << self.identity(w, 0) for w in range(bounds.begun))
-        return State(log, tuple(processes), bounds.unknown, files=written, markers=written)
+        return State(log, tuple(processes), bounds.unknown, bounds.changes, files=written, markers=written)
 
     def surroundings(self, state: State) -> Iterator[tuple[str, State]]:
         """What happens without a writer: replies late, epochs end, old folders go, a log is lost."""
         hist = state.hist
+        if state.changes_left and not hist.closed:
+            # It looks at the slot that it takes, so which transactions are open then does not matter.
+            changed = hist.plus(Entry("change"))
+            yield (
+                "a setting changes, or a column is dropped",
+                state._replace(hist=changed, changes_left=state.changes_left - 1),
+            )
         for number, (epoch, slot, entry) in enumerate(state.in_flight):
             landed, present = self.put(state, epoch, slot, entry)
             if present is not None:

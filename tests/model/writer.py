@@ -31,7 +31,14 @@ class WriterSteps:
                 yield (
                     "reads its snapshot",
                     s.step(
-                        i, p._replace(at="write:marker", view=view, base=len(view), seen=view.committed | s.published)
+                        i,
+                        p._replace(
+                            at="write:marker",
+                            view=view,
+                            base=len(view),
+                            seen=view.committed | s.published,
+                            relied=view.changes,
+                        ),
                     ),
                 )
             case "begin:put" | "begin:doubt":
@@ -117,7 +124,8 @@ class WriterSteps:
             before |= s.published & _before(s.hist, p.t)
         else:
             before |= p.seen
-        p = p._replace(at="write:marker", view=view, base=base, seen=before, entry=None)
+        relied = Log.of(view.entries[:base]).changes
+        p = p._replace(at="write:marker", view=view, base=base, seen=before, relied=relied, entry=None)
         if self.world.bounds.cleaners:
             yield "has begun", s.step(i, p)
         else:  # nobody else looks at files and markers
@@ -156,13 +164,15 @@ class WriterSteps:
             yield f"{what}, finds itself ended", self._undo(s, i, p, txn)
 
     def _choose(self, p: Writer, view: Log, txn: int) -> tuple[Writer, Entry]:
-        """The decision: who committed since our begin, and do we overlap?"""
+        """The decision: who committed since our begin, and do we overlap? Does still hold what we relied on?"""
+        if self.rules.relied_at_landing and view.changes != p.relied:
+            return p, Entry("abort", txn, p.t)
         if any(slot > p.base and self._conflict(txn, other) for slot, other, _ in view.commits):
             if self.rules.new_t_for_retry:
                 return p, Entry("abort", txn, p.t)
             p = p._replace(base=len(view), seen=view.committed)
         c = p.entry.c if p.entry is not None and p.entry.c and not self.rules.repick_c else view.time + 1
-        return p, Entry("commit", txn, p.t, c, p.seen)
+        return p, Entry("commit", txn, p.t, c, p.seen, p.relied)
 
     def _conflict(self, txn: int, other: int) -> bool:
         bounds = self.world.bounds

@@ -9,6 +9,8 @@ import lakelatch
 from lakelatch import sql
 from lakelatch.locks import Lease, Release, metrics, open_provider
 from lakelatch.occ.transaction import RunResult
+from lakelatch.server import Embedded
+from lakelatch.testing import FaultStore
 
 ROWS: Any = [{"id": "a", "n": 1}]
 
@@ -16,7 +18,13 @@ ROWS: Any = [{"id": "a", "n": 1}]
 def tables(place: Path) -> None:
     with lakelatch.create(place, record_key="id", check="n >= 0", exist_ok=True) as made:
         assert_type(made, lakelatch.Table)
-    lakelatch.adopt(place, "none://").close()
+    chosen: lakelatch.SettingsDict = {"bucket_count": 4, "merge": {"n": "sum"}, "check": ["n >= 0"], "lease_s": 10.0}
+    lakelatch.create(place, record_key="id", **chosen).close()
+    lakelatch.create(place, record_key=None).close()
+    lakelatch.create(place, record_key="id", buckets=4)  # type: ignore[call-arg]
+    lakelatch.create(place, record_key="id", ties="both")  # type: ignore[arg-type]
+    lakelatch.adopt(place, "none://", rebase=False).close()
+    lakelatch.opne(place)  # type: ignore[attr-defined]
     table = lakelatch.open(place, isolation="serializable", strategy="priority", priority=3)
     lakelatch.open(place, coordinator=lakelatch.LocalCoordinator()).close()
     lakelatch.open(place, coordinator=lakelatch.CoordinatorServer("http://127.0.0.1:8047", token="x")).close()
@@ -48,9 +56,11 @@ def tables(place: Path) -> None:
     table.run(lambda txn: txn.instant, operation="upset")  # type: ignore[arg-type]
     table.add_column("m", "bigint", note={"why": "x"})
     table.widen_column("m", "bigint")
+    table.drop_column("m", note={"why": "x"})
     assert_type(table.last_batch("q"), int | None)
     assert_type(table.settings, lakelatch.Settings)
-    table.change_settings(lease_s=10.0)
+    table.change_settings(lease_s=10.0, unique_constraints=["email", ["country", "number"]])
+    table.change_settings(lease_s="10")  # type: ignore[arg-type]
     table.set_lock("none://")
     print(table.lock, table.config, table.streams, table.schema(), table.snapshot(), table.view(), table.timeline())
     for instant, metadata in table.commits(after=None):
@@ -73,6 +83,12 @@ def reads(table: lakelatch.Table) -> None:
         print(pinned)
     for each in table.snapshot().file_slices():
         print(table.read_slice(each))
+
+
+def catalogs(table: lakelatch.Table) -> None:
+    (synced,) = lakelatch.glue.sync(table, "analytics", name="trips", dry_run=True)
+    assert_type(synced, lakelatch.glue.Synced)
+    print(synced.change, synced.to_json())
 
 
 def services(table: lakelatch.Table) -> None:
@@ -108,6 +124,7 @@ def transactions(table: lakelatch.Table) -> None:
         assert_type(txn.merge(ROWS).when_matched(delete=True), lakelatch.Merge[None])
         txn.add_column("m", "bigint")
         txn.widen_column("m", "bigint")
+        txn.drop_column("m")
         print(txn.read().to_arrow(), txn.depends_on(None), txn.schema, txn.instant, txn.isolation, txn.result)
         txn.check()
         txn.allow_empty()
@@ -152,6 +169,45 @@ def locks() -> None:
     metrics.enable()
 
 
-def errors(error: lakelatch.ConflictError) -> None:
-    print(error.landed, error.retryable, error.docs, error.details, error.winner)
+def on_spark(spark: Any) -> None:
+    lakelatch.spark.register(spark)
+    table = lakelatch.spark.create(spark, "place", record_key="id")
+    assert_type(table, lakelatch.spark.SparkTable)
+    assert_type(lakelatch.spark.open(spark, "place", sizes=lakelatch.spark.JobSizes()), lakelatch.spark.SparkTable)
+    assert_type(table.upsert(ROWS, missing="null", attempts=3), lakelatch.WriteResult)
+    table.upsert(ROWS, missing="nil")  # type: ignore[arg-type]
+    table.insert(ROWS)
+    table.bulk_insert(ROWS, sort="partition", sort_by=["n"])
+    table.overwrite(ROWS, partitions=["day=mon"])
+    table.overwrite_table(ROWS)
+    table.delete(ROWS)
+    table.delete_where("n > 1")
+    table.delete_all(partition="day=mon")
+    table.update_where("n > 1", {"n": 1})
+    assert_type(table.merge(ROWS).when_matched(update="all").run(), lakelatch.WriteResult)
+    assert_type(table.run(lambda txn: txn.bulk_insert(ROWS), attempts=3), RunResult[lakelatch.WriteResult])
+    table.run(lambda txn: txn.delete_all(), attempts="3")  # type: ignore[arg-type]
+    print(
+        table.read(filter="n > 1"), table.explain().files, table.read_incremental(None), table.change_feed(after=None)
+    )
+    print(
+        table.clean(), table.cluster(), table.compact(), table.compact_logs(), table.execute("T"), table.run_services()
+    )
+    stream = table.stream("clicks", columns=["n"], ordering="at")
+    assert_type(stream, lakelatch.spark.SparkStream)
+    print(stream.upsert(ROWS), stream.delete(ROWS), stream.retract(ROWS), stream.sink(), table.sink("insert"))
+    with lakelatch.transaction(table.table) as txn:
+        assert_type(table.within(txn), lakelatch.spark.SparkTransaction)
+    print(lakelatch.spark.sql(spark, "delete from t", {"t": table}), Embedded, FaultStore)
+    table.close()
+
+
+def errors(error: lakelatch.ConflictError, rows: lakelatch.ConstraintError, lock: lakelatch.LockError) -> None:
+    print(error.landed, error.retryable, error.docs, error.details, error.early)
+    assert_type(error.winner, str)
+    assert_type(error.overlap, tuple[str, ...])
+    assert_type(error.table, str | None)
+    assert_type(rows.keys, list[str])
+    assert_type(lock.token, int | None)
+    print(error.winers)  # type: ignore[attr-defined]
     print(lakelatch.MarkerServer, lakelatch.Progress, lakelatch.RunResult, lakelatch.locks, lakelatch.__version__)

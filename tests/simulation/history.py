@@ -71,6 +71,7 @@ class Attempt:
         merged: groups that it merged again, and what it found there in its last round.
         changes: what it adds to the balance of rows (partition and key) by condition, as they are by then.
         events: what it writes to streams (`stream_tables`).
+        spare: its rows have the column that may be dropped (`row_tables`); None: it drops that.
         inserted: partition and key of the rows that it told to be new; ``emails`` all that it wrote.
         duplicate: it was told that somebody has inserted one of its keys.
         winner: who it was told to have lost against.
@@ -91,6 +92,7 @@ class Attempt:
     merged: State = field(default_factory=dict)
     changes: dict[tuple[str, str], int] = field(default_factory=dict)
     events: list[Any] = field(default_factory=list)
+    spare: bool | None = False
     inserted: set[tuple[str, str]] = field(default_factory=set)
     emails: set[str] = field(default_factory=set)
     duplicate: bool = False

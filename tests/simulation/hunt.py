@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from math import inf
 from multiprocessing import Pool
 from pathlib import Path
 
@@ -64,11 +65,11 @@ def broken(name: str) -> Iterator[None]:
         yield
 
 
-def hunt(name: str, seconds: float) -> tuple[int, float, str]:
-    """How many schedules it took to notice the mutant, CPU seconds, and by what; "" when none did."""
+def hunt(name: str, seconds: float, schedules: float = inf) -> tuple[int, float, str]:
+    """How many schedules it took to notice the mutant, CPU seconds, and by what; "" when none of so many did."""
     began, seed = time.process_time(), 0
     with broken(name), simulated():
-        while time.process_time() - began < seconds:
+        while seed < schedules and time.process_time() - began < seconds:
             seed += 1
             try:
                 run(_shape(name, seed))
@@ -80,7 +81,7 @@ def hunt(name: str, seconds: float) -> tuple[int, float, str]:
 def _shape(name: str, seed: int) -> Shape:
     shape = MUTANTS[name].suits(Shape.of(seed).alone())
     # On merge-on-read tables nobody writes, or writers of one kind: a mutant that wants others gets a table for them.
-    fits = shape.mix in ("appends", "streams") if shape.writers else True
+    fits = shape.mix in ("appends", "columns", "streams") if shape.writers else True
     return shape if fits else replace(shape, appends=False, merge_on_read=False, streams=0)
 
 

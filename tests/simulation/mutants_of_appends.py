@@ -9,6 +9,7 @@ from unittest import mock
 
 from lakelatch.conflict.operations import COMPLETED, Kind
 from lakelatch.hudi.timeline import snapshot
+from lakelatch.occ.landing import validator
 from lakelatch.occ.rebase import replay_rows
 from lakelatch.occ.services import log_compaction
 from lakelatch.occ.staging import apply_rows
@@ -81,3 +82,9 @@ def a_clustering_and_an_append_do_not_meet() -> Patches:
     """A log file may land on a file group that a clustering has replaced, and a clustering after it."""
     both: Mapping[Any, str] = {(Kind.APPEND, Kind.CLUSTERING): ".", (Kind.CLUSTERING, Kind.APPEND): "."}
     return [mock.patch.dict(COMPLETED, both)]
+
+
+@mutant(lambda shape: replace(shape.dropping(), writers=3, bucket_count=1, streams=0))
+def rows_land_behind_the_drop_of_their_column() -> Patches:
+    """What a transaction relied on of the columns is not looked at where it commits."""
+    return [mock.patch.object(validator, "dropped_since", return_value=())]

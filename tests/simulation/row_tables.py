@@ -4,12 +4,15 @@ A row is a list, as a file group is elsewhere (`history`): its column ``names`` 
 versions where the table goes by events. A log record carries its row whole. So on a table that goes by commits each version
 has to be made from the one before, as of every list; on one that goes by events the larger ``v`` stands, and what counts is
 that every reader sees what the serial order of the commits gives, log files merged or compacted.
+
+The column ``spare`` has the names too, until somebody drops it.
 """
 
 from __future__ import annotations
 
 import functools
 import io
+import json
 import tempfile
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
@@ -26,6 +29,7 @@ from lakelatch.hudi.files import FileGroupId
 from lakelatch.hudi.merge import merged_rows
 from lakelatch.hudi.table import TableConfig
 from lakelatch.hudi.timeline import FileSlice, Snapshot
+from lakelatch.occ.entries.entries import Commit, LogEntry, singly
 from lakelatch.occ.table.table import Table
 from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.testing import FakeEnvironment
@@ -34,7 +38,10 @@ from .history import FOUNDER, Anomaly, Attempt, State, Value
 from .store import Bodies, Gone
 
 NAME = "rows"  # of the table
-_SCHEMA = pa.schema([(name, pa.string()) for name in ("id", "part", "names")] + [("v", pa.int64())])
+_SPARE = "spare"
+_SCHEMA = pa.schema(
+    [(name, pa.string()) for name in ("id", "part", "names")] + [("v", pa.int64()), (_SPARE, pa.string())]
+)
 _KEYS = tuple("klmno")
 _PARTS = ("a", "b")
 
@@ -71,6 +78,7 @@ def _rows(values: State) -> pa.Table:
         [partition.removeprefix("part=") for partition, _ in keys],
         [",".join(each.names) for each in values.values()],
         [each.balance for each in values.values()],
+        [",".join(each.names) for each in values.values()],
     ]
     return pa.table(columns, schema=_SCHEMA)
 
@@ -154,6 +162,14 @@ class RowWork:
         self._upsert(there, chosen[:1], new=False)
         return self._delete(there, chosen[1:])
 
+    def drop(self) -> None:
+        """Drop the spare column, if it is there, perhaps beside a change of rows."""
+        if _SPARE not in self.txn.schema.names or self.luck.random() < 0.3:
+            self.put()
+        if _SPARE in self.txn.schema.names:
+            self.txn.drop_column(_SPARE)
+            self.attempt.spare = None
+
     def set_where(self) -> None:
         """Change a row by condition, as it is by then, and leave no name."""
         part, key = self.luck.choice(_PARTS), self.luck.choice(_KEYS)
@@ -189,12 +205,14 @@ class RowWork:
             values[_new(part, self.luck.choice(free), name)] = Value((name,), 1, self.luck.randint(1, 9))
         if values:
             self.attempt.writes |= values
-            self.txn.upsert(_rows(values))
+            rows = _rows(values)
+            self.attempt.spare = _SPARE in self.txn.schema.names
+            self.txn.upsert(rows if self.attempt.spare else rows.drop_columns(_SPARE))
 
     def _delete(self, there: State, chosen: Iterable[FileGroupId]) -> None:
         self.attempt.reads |= {root: there[root] for root in chosen}
         self.attempt.drops |= set(chosen)
-        self.txn.delete(_rows({root: there[root] for root in chosen}).drop_columns(["v", "names"]))
+        self.txn.delete(_rows({root: there[root] for root in chosen}).select(["id", "part"]))
 
 
 def follow(attempt: Attempt, snapshot: State, before: State, *, by_events: bool) -> State:
@@ -222,6 +240,21 @@ def follow(attempt: Attempt, snapshot: State, before: State, *, by_events: bool)
         if (root := here.get(key)) is not None:  # type: ignore[assignment]
             state[root] = before[root]._replace(balance=before[root].balance + step)
     return state
+
+
+def judge_columns(attempts: Iterable[Attempt], entries: Iterable[LogEntry]) -> int:
+    """Rows land with the columns that they were written for. Return how many dropped one."""
+    landed = {each.instant: each for entry in entries for each in singly(entry) if isinstance(each, Commit)}
+    drops = 0
+    for attempt in attempts:
+        if (entry := landed.get(attempt.instant)) is not None and attempt.spare is not False:
+            there = f'"name": "{_SPARE}"' in json.dumps(json.loads(entry.schema or "[]"))
+            if attempt.spare and not there:
+                raise Anomaly(f"{attempt.name} landed rows with {_SPARE}, which was dropped before")
+            if attempt.spare is None and there:
+                raise Anomaly(f"{attempt.name} dropped {_SPARE}, and its own commit has it")
+            drops += attempt.spare is None
+    return drops
 
 
 class InPlace:

@@ -331,6 +331,7 @@ OPERATION: dict[str, str] = {
     "put": "upsert",
     "take": "upsert",
     "both": "upsert",
+    "drop": "insert",
     "set_where": "upsert",
     "event": "upsert",
     "remove": "delete",

@@ -557,6 +557,7 @@ class World:
                 bucketed=self.shape.bucket_count is not None,
                 foreign=self.neighbourhood.foreign,
             )
+        self.also["columns dropped"] += row_tables.judge_columns(self.attempts, entries)
         if self.shape.streams:
             stream_tables.judge_conflicts(self.attempts, entries)
             stream_tables.judge_declared(table, self.attempts, entries)

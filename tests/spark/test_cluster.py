@@ -141,6 +141,7 @@ def bare(tmp_path: Path) -> str:
     return str(tmp_path / "venv/bin/python")
 
 
+@pytest.mark.thorough
 def test_a_worker_without_the_package_says_so_and_runs_with_the_archive(stage: Stage, bare: str) -> None:
     place = stage.create("bare")
     out, said = stage.done(place, "plain+insert", python=bare)

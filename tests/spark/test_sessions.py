@@ -129,3 +129,15 @@ class OfConnect:
 def test_a_session_that_cannot_work_is_refused_before_the_table_is_looked_at(session: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         lakelatch.spark.open(session, "/there/is/no/such/table")
+
+
+@pytest.mark.thorough
+@pytest.mark.process
+def test_a_session_of_spark_connect_reads(tmp_path: Path) -> None:
+    pytest.importorskip("grpc", reason="pyspark[connect] is not installed")
+    ours = {name: value for name, value in os.environ.items() if name not in ("SPARK_REMOTE", "SPARK_LOCAL_IP")}
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).parents[1] / "packaging/connect.py"), str(tmp_path / "t")],
+        cwd=tmp_path, env=ours | {"PYSPARK_PYTHON": sys.executable}, capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]

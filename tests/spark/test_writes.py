@@ -406,6 +406,7 @@ def tasks_of(result: Any) -> set[str]:
     return {stat.path.rpartition("/")[2].split("_")[1].split("-")[0] for stat in result.stats}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("partition_by", [(), "city"], ids=["unpartitioned", "one partition"])
 def test_the_first_upsert_and_large_ones_later_are_spread_over_the_cores(
     make: Callable[..., Any], spark: Any, partition_by: Any
@@ -566,6 +567,26 @@ def test_a_widened_column_is_read_and_written_beside_files_of_before(
     table.delete_where(f"n > {2**33}")
     assert table.read().count() == 3
     assert table.table.schema().field("n").type == pa.int64()
+    for name in ("n", "s.y"):
+        table.table.drop_column(name)
+    assert {r["id"]: r["s"] for r in table.read().where("w is null").collect()} == {
+        "a": (5, None),
+        "b": None,
+        "d": (1, None),
+    }
+    fewer = "id string, city string, s struct<x: int, z: string>, w string"
+    table.upsert(spark.createDataFrame([("d", "sf", (2, "z"), "w")], fewer))  # beside a
+    table.update_where("w is null", {"w": "v"})
+    shown = [("a", "sf", (5, None), "v"), ("b", "la", None, "v"), ("d", "sf", (2, "z"), "w")]
+    assert table.read().select("id", "city", "s", "w").sort("id").collect() == shown
+    assert table.read().columns[-4:] == table.table.schema().names[-4:] == ["id", "city", "s", "w"]
+    for rows in (("n long", 5), ("s struct<y: string>", ("!",))):
+        with pytest.raises(InputError, match="was dropped from the table"):
+            table.upsert(
+                spark.createDataFrame([("d", "sf", rows[1])], f"id string, city string, {rows[0]}"),
+                missing="null",
+                new_columns="add",
+            )
 
 
 @pytest.mark.parametrize("route", ROUTES)

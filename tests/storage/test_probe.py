@@ -30,6 +30,7 @@ def test_that_store_answers_every_question_in_a_row_correctly(tmp_path):
     assert store.replace_if_match("a", b"3", tag).outcome is Outcome.LOST
 
 
+@pytest.mark.thorough  # the server takes a minute to build
 @pytest.mark.server
 def test_s3s_fs_is_refused(tmp_path):
     with s3s_fs(tmp_path) as bucket, pytest.raises(UnsafeStoreError):

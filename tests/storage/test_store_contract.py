@@ -34,6 +34,7 @@ class TestLocalWithoutUnnamedFiles(StoreContract):
         return store
 
 
+@pytest.mark.thorough
 class TestLocalTableWithoutUnnamedFiles(TestLocalWithoutUnnamedFiles):
     """In a table, temporary files go to our own folder."""
 

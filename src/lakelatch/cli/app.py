@@ -166,6 +166,13 @@ _STREAMS = {
     ),
 }
 
+_SYNC = {
+    "glue": (
+        ".table.sync:glue",
+        "Register a table in a database of AWS Glue's Data Catalog, or bring it up to date there.",
+    ),
+}
+
 
 class _Bench(TyperGroup):
     """The group in which ``bench appends`` means ``bench run appends``."""
@@ -218,6 +225,7 @@ class _Program(Commands):
                 _SERVICES,
             ),
             group("savepoint", "Keep a state of a table until its savepoint is deleted.", _SAVEPOINT),
+            group("sync", "Register a table, its columns and partitions in a catalog.", _SYNC),
             group("streams", "Jobs that fill columns of their own: list and declare them, explain a row.", _STREAMS),
         ):
             self.add_command(each)

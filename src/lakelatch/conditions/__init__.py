@@ -11,8 +11,20 @@ the first text is parsed.
 """
 
 from .condition import Condition, Given, Sql, Value, condition_on, value_on
-from .implied import Terms
+from .implied import Terms, columns_of
 from .sql import computes, parse
 from .tree import text
 
-__all__ = ["Condition", "Given", "Sql", "Terms", "Value", "computes", "condition_on", "parse", "text", "value_on"]
+__all__ = [
+    "Condition",
+    "Given",
+    "Sql",
+    "Terms",
+    "Value",
+    "columns_of",
+    "computes",
+    "condition_on",
+    "parse",
+    "text",
+    "value_on",
+]

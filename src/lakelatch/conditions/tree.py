@@ -325,12 +325,12 @@ def refused(what: str, text: str | None = None, at: int | None = None) -> InputE
     end = text.find("\n", at)
     shown_from = max(start, at - _SHOWN)
     shown = text[shown_from : end if end >= 0 else len(text)][: 2 * _SHOWN].expandtabs(1)
-    column = at - start + 1
+    position = at - start + 1
     return InputError(
-        f"{what}, at line {line}, column {column}:\n  {shown}\n  {' ' * (at - shown_from)}^",
+        f"{what}, at line {line}, column {position}:\n  {shown}\n  {' ' * (at - shown_from)}^",
         condition=text,
         line=line,
-        column=column,
+        position=position,
     )
 
 

@@ -53,8 +53,14 @@ _FROM = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    # Imported on first use, because only the contracts need pytest.
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_FROM.get(name, ".faults"), __name__), name)
+if not TYPE_CHECKING:  # to a type checker it would make every name one of this module's
+
+    def __getattr__(name: str) -> Any:
+        # Imported on first use, because only the contracts need pytest.
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_FROM.get(name, ".faults"), __name__), name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

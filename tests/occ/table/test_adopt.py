@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 import lakelatch
 from lakelatch.cli.history.timeline import newest
-from lakelatch.errors import UnsupportedTableError
+from lakelatch.errors import ConfigError, InputError, UnsupportedTableError
+from lakelatch.hudi.table.avro_schema import to_avro
+from lakelatch.hudi.timeline.commit_metadata import decode_commit, encode_commit
 from lakelatch.hudi.timeline.instant import next_label
 from lakelatch.hudi.timeline.timeline import TIMELINE
 from lakelatch.occ.check.check import check
@@ -281,11 +285,11 @@ def keyed(folder: Path, kind: str) -> None:
     shutil.rmtree(folder / ".hoodie/.lakelatch")
 
 
-def refuses_keys(folder: Path, said: str) -> None:
+def refuses(folder: Path, said: str, feature: str = "record_keys") -> None:
     before = {each: each.read_bytes() for each in folder.rglob("*") if each.is_file()}
     with pytest.raises(UnsupportedTableError, match=re.escape(said)) as refused:
         lakelatch.adopt(str(folder))
-    assert refused.value.details["feature"] == "record_keys"
+    assert refused.value.details["feature"] == feature
     assert {each: each.read_bytes() for each in folder.rglob("*") if each.is_file()} == before
 
 
@@ -298,7 +302,7 @@ def test_rows_whose_keys_are_spelled_otherwise_are_refused(tmp_path):
     place = rows.schema.get_field_index("_hoodie_record_key")
     keys = pc.binary_join_element_wise("id:", rows.column(place), "")
     pq.write_table(rows.set_column(place, "_hoodie_record_key", keys), newest)
-    refuses_keys(folder, "has the _hoodie_record_key 'id:")
+    refuses(folder, "has the _hoodie_record_key 'id:")
 
 
 @pytest.mark.parametrize("kind", ["copy_on_write", "merge_on_read"])
@@ -306,7 +310,7 @@ def test_rows_in_partitions_that_are_spelled_otherwise_are_refused(tmp_path, kin
     keyed(tmp_path, kind)
     with (tmp_path / ".hoodie/hoodie.properties").open("a") as properties:
         properties.write("hoodie.datasource.write.hive_style_partitioning=false\n")
-    refuses_keys(tmp_path, "has the _hoodie_partition_path 'c=x/d=y', and written here it would have 'x/y'")
+    refuses(tmp_path, "has the _hoodie_partition_path 'c=x/d=y', and written here it would have 'x/y'")
 
 
 @pytest.mark.parametrize("kind", ["copy_on_write", "merge_on_read"])
@@ -315,3 +319,37 @@ def test_rows_that_are_spelled_as_ours_are_adopted(tmp_path, kind):
     with lakelatch.adopt(str(tmp_path)) as table:
         table.upsert([{"id": "0", "c": "x", "d": "y"}])
         assert sorted(table.read().to_arrow()["id"].to_pylist()) == ["0", "1", "2"]
+
+
+def test_columns_that_hudi_s_schema_on_read_has_changed_are_refused(tmp_path):
+    """Without its option the JVM itself shows nulls in a renamed column."""
+    keyed(tmp_path, "copy_on_write")
+    newest = max((tmp_path / TIMELINE).glob("*_*.commit"))
+    content = decode_commit(newest.read_bytes(), name=newest.name, layout=2, table="")
+    newest.write_bytes(encode_commit(replace(content, extra={"latest_schema": "{}"}), replace=False))
+    refuses(tmp_path, "were changed by Hudi's schema-on-read", "schema_on_read")
+    with (
+        lakelatch.open(str(tmp_path)) as table,
+        pytest.raises(UnsupportedTableError, match=r"hoodie\.schema\.on\.read\.enable=true"),
+    ):
+        table.read()
+
+
+def test_names_of_dropped_columns_stay_taken_when_another_engine_has_written(tmp_path):
+    """Its schema has the columns alone."""
+    keyed(tmp_path, "copy_on_write")
+    with lakelatch.adopt(str(tmp_path)) as table:
+        table.upsert([{"id": "0", "c": "x", "d": "y", "gone": 1, "back": 2}], new_columns="add", missing="null")
+        for name in ("gone", "back"):
+            table.drop_column(name)
+    newest = max((tmp_path / TIMELINE).glob("*_*.commit"))
+    content = decode_commit(newest.read_bytes(), name=newest.name, layout=2, table="")
+    plain = to_avro(pa.schema([(name, pa.string()) for name in ("id", "c", "d", "back")]), "t")
+    newest.write_bytes(encode_commit(replace(content, schema=plain), replace=False))
+    shutil.rmtree(tmp_path / ".hoodie/.lakelatch")
+    with pytest.raises(ConfigError, match="has dropped gone, and neighbours=hudi"):
+        lakelatch.adopt(str(tmp_path), neighbours="hudi", lock=f"file://{tmp_path}/locks?jvm=lock")
+    with lakelatch.adopt(str(tmp_path)) as table:
+        assert "back" in table.schema().names
+        with pytest.raises(InputError, match="'gone' was dropped"):
+            table.add_column("Gone", "int")

@@ -6,8 +6,9 @@ JSON: ``url``, ``writable``, ``properties`` (``name``, ``type``, ``version``, ``
 ``writer``, ``host``, ``pid``, ``age_s``, ``beat_s``, ``state``: alive, silent or dead, ``reserved``: null or what in words,
 ``behind``: instants of the transactions that go first where it writes; those with reservations come first),
 ``size`` (``partitions``, ``file_groups``, ``current_bytes``, ``data_files``, ``bytes``), ``timeline`` (``completed``,
-``pending``, ``commits``), ``not_null`` (columns that were declared so), ``last_commit`` (null, or ``instant``,
-``completion``, ``operation``, ``writer``, ``age_s``, ``empty``: it changed nothing, as the commit that a table begins with).
+``pending``, ``commits``), ``not_null`` (columns that were declared so), ``dropped`` (columns whose names are taken),
+``last_commit`` (null, or ``instant``, ``completion``, ``operation``, ``writer``, ``age_s``, ``empty``: it changed nothing, as
+the commit that a table begins with).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def facts_of(table: Table) -> dict[str, Any]:
     """Return everything that is printed; ``lock`` is a `Holder`."""
     from ...hudi.files import list_data_files
     from ...occ.check import data_files
-    from ...occ.session import required_by
+    from ...occ.session import dropped_by, required_by
     from ...occ.turns import queue
 
     view, timeline = table.view(), table.timeline()
@@ -69,6 +70,7 @@ def facts_of(table: Table) -> dict[str, Any]:
             "commits": len(timeline.commits),
         },
         "not_null": list(required_by(view.schema)),
+        "dropped": list(dropped_by(view.schema)),
         "last_commit": _last_commit(table),
     }
 
@@ -154,6 +156,7 @@ def _lines(table: Table, facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("partitions", partitions),
         ("ordering", ", ".join(listed) or "none: the later write wins"),
         *([("not null", ", ".join(facts["not_null"]))] if facts["not_null"] else []),
+        *([("dropped", ", ".join(facts["dropped"]))] if facts["dropped"] else []),
         ("size", sizes),
         ("timeline", events),
         ("last commit", _last_commit_text(facts)),

@@ -1,6 +1,6 @@
 """The contents of `hoodie.properties` and the schema: configuration, column types, record keys, partition paths."""
 
-from .avro_schema import from_avro, to_avro, with_meta_columns
+from .avro_schema import dropped_columns, from_avro, to_avro, with_meta_columns
 from .avro_shape import Shape, decoder_of, refuse_other, shape_of
 from .column_types import (
     META_COLUMNS,
@@ -22,6 +22,7 @@ from .column_types import (
     with_new_fields,
     with_required,
     with_wider,
+    without_column,
 )
 from .config import (
     BACKUP_PATH,
@@ -29,6 +30,7 @@ from .config import (
     COPY_ON_WRITE,
     MERGE_ON_READ,
     PROPERTIES_PATH,
+    ROW_ID,
     STREAMS_KEY,
     TIME_UNITS,
     TableConfig,

@@ -8,27 +8,33 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...arguments import brief
 from ...errors import CorruptTableError, InputError
 from .avro_shape import read_schema, shape_of
-from .column_types import META_COLUMNS, optional, required_columns, storable
+from .column_types import META_COLUMNS, optional, refuse_dropped, required_columns, storable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
+# Attribute of a schema: the names of dropped columns. Avro's readers, and so Hudi's, pass over attributes that they do not know.
+_DROPPED = "lakelatch.dropped"
 _META_FIELDS = [{"name": name, "type": ["null", "string"], "default": None} for name in META_COLUMNS]
 
 
-def to_avro(schema: pa.Schema, table: str) -> str:
+def to_avro(schema: pa.Schema, table: str, dropped: Collection[str] = ()) -> str:
     """Return the Avro JSON of the data columns, named as the JVM names its records. A nullable column is ``["null", type]``
     with default null, any other the bare type.
 
+    ``dropped``: the columns that were dropped from the table, which the schema remembers.
+
     Raises:
-        InputError: a name or type that the readers cannot hold.
+        InputError: a name or type that the readers cannot hold, or a dropped name.
     """
+    refuse_dropped(schema, dropped)
     # Avro names hold letters, digits and underscores, and do not begin with a digit.
     record = re.sub(r"[^A-Za-z0-9_]", "_", table) or "table"
     if record[0].isdigit():
@@ -39,10 +45,21 @@ def to_avro(schema: pa.Schema, table: str) -> str:
     columns = [
         {"name": each["name"], "type": each["type"][1]} if each["name"] in required else each for each in columns
     ]
-    head = {"type": "record", "name": f"{record}_record", "namespace": namespace}
+    head: dict[str, Any] = {"type": "record", "name": f"{record}_record", "namespace": namespace}
+    if dropped:
+        head[_DROPPED] = sorted(dropped)
     # A schema that cannot be read back would make the commit, and with it the table, unreadable for everybody.
     _refuse_unreadable(head, columns)
     return json.dumps({**head, "fields": columns}, separators=(",", ":"))
+
+
+def dropped_columns(text: str) -> tuple[str, ...]:
+    """Return the columns that were dropped from the table of a commit's Avro JSON, those inside columns by their paths."""
+    try:
+        found = read_schema(text).get(_DROPPED)
+    except (AttributeError, ValueError):  # it is no schema of columns, which `from_avro` tells
+        return ()
+    return tuple(each for each in found if isinstance(each, str)) if isinstance(found, list) else ()
 
 
 def _refuse_unreadable(head: dict[str, Any], columns: list[dict[str, Any]]) -> None:
@@ -82,7 +99,10 @@ def from_avro(text: str) -> pa.Schema:
     import pyarrow as pa
 
     try:
-        return pa.schema(_arrow_fields(read_schema(text), {}))
+        schema = read_schema(text)
+        if schema["type"] != "record":  # then nobody has looked at its fields
+            raise ValueError(f"{brief(schema['type'])} in place of a record")
+        return pa.schema(_arrow_fields(schema, {}))
     except (KeyError, TypeError, ValueError, OverflowError, pa.ArrowException) as error:
         raise CorruptTableError(
             f"The schema in a commit cannot be understood ({error!r}). Look at the commit with `lakelatch timeline`",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...arguments import brief
@@ -387,6 +387,52 @@ def _with_field(kind: pa.DataType, new: pa.Field, where: str) -> pa.DataType:
     return pa.struct([*fields, new])
 
 
+def without_column(schema: pa.Schema, name: str) -> pa.Schema:
+    """Return the schema without a column, or without a field of a struct inside one, by its path as in `with_column`.
+
+    Raises:
+        InputError: there is no such column or field, or no other beside it.
+    """
+    import pyarrow as pa
+
+    outer, _, inner = name.rpartition(".")
+    if outer:
+        return _with_part(schema, outer, lambda kind: _without_field(kind, inner, name))
+    _refuse_alone(schema.names, name, name)
+    return pa.schema([each for each in schema if each.name != name])
+
+
+def _without_field(kind: pa.DataType, name: str, path: str) -> pa.DataType:
+    import pyarrow as pa
+
+    fields = [*kind] if pa.types.is_struct(kind) else []
+    _refuse_alone([each.name for each in fields], name, path)
+    return pa.struct([each for each in fields if each.name != name])
+
+
+def _refuse_alone(names: list[str], name: str, path: str) -> None:
+    if name not in names:
+        raise InputError(f"There is no column {path!r}; there are {_list(names) or 'no fields'}", column=path)
+    if len(names) == 1:
+        raise InputError(f"Column {path!r} is the only one there, and nothing would be left without it", column=path)
+
+
+def refuse_dropped(schema: pa.Schema, dropped: Collection[str]) -> None:
+    """Raise `InputError` for a column, or a field inside one, that has the name of a dropped one.
+
+    Files from before the drop have that column, and every reader would show its values again.
+    """
+    gone = {each.lower(): each for each in dropped}  # Spark ignores case in names, so in files too
+    for field in schema if gone else ():
+        for path, _ in ((field.name, field), *fields_inside(field.type, field.name)):
+            if path.lower() in gone:
+                raise InputError(
+                    f"Column {gone[path.lower()]!r} was dropped from the table, and its name is taken for good: files from "
+                    "before still have its values. Leave it out, or choose another name",
+                    column=path,
+                )
+
+
 def with_wider(schema: pa.Schema, name: str, kind: pa.DataType | str) -> pa.Schema:
     """Return the schema with another type for one column, given as in `with_column`.
 
@@ -461,7 +507,7 @@ def _field(name: str, kind: pa.DataType | str) -> pa.Field:
         raise InputError(
             f"{brief(name)} of type {brief(kind)} is no column: a name is a text, and a type is one of Arrow's, as pa.int64(), "
             f"or the name of one ({KNOWN})",
-            column=name,
+            column=str(name),
         ) from e
 
 

@@ -257,10 +257,6 @@ def _refused(field: str, text: str, why: str) -> InputError:
     )
 
 
-# Their paths hold the values themselves; other key generators format them.
-_PLAIN_KEYGENS = ("SIMPLE", "COMPLEX")
-
-
 def named_values(named: Mapping[str, Any], config: TableConfig, schema: pa.Schema) -> dict[str, Any]:
     """Return a mapping's values in the types of the partition columns: ``{"origin": "JFK"}``; it need not name all columns.
 
@@ -274,7 +270,7 @@ def named_values(named: Mapping[str, Any], config: TableConfig, schema: pa.Schem
             + (f"partitioned by {', '.join(fields)}: give {{{fields[0]!r}: VALUE}}" if fields else "not partitioned"),
             partition=dict(named),
         )
-    if config.keygen not in _PLAIN_KEYGENS:
+    if not config.plain_partitions:
         raise InputError(
             f"table {config.name} spells its partitions by a key generator of type {config.keygen}, so they have no plain "
             "values; name them by path, as `lakelatch files` prints it",
@@ -290,7 +286,7 @@ def possible_values(path: str, config: TableConfig, schema: pa.Schema) -> list[t
     """
     import pyarrow as pa
 
-    if config.partition_fields and config.keygen not in _PLAIN_KEYGENS:
+    if config.partition_fields and not config.plain_partitions:
         return None
     try:
         texts = parse_partition_path(path, config)
