@@ -22,7 +22,13 @@ from .test_merge_rules import Row
 LENGTH = 3
 CUTS = [[n for n in range(1, LENGTH) if cuts & 1 << n - 1] for cuts in range(2 ** (LENGTH - 1))]
 LISTS = ("collect_list(3)", "collect_set(3)", "top_n(2)")
-IN_ORDER = ("first", "first_non_null", "collect_list(3)", "merge_map", "listagg(', ')")  # refused where rows may come late
+IN_ORDER = (
+    "first",
+    "first_non_null",
+    "collect_list(3)",
+    "merge_map",
+    "listagg(', ')",
+)  # refused where rows may come late
 TIMES = [1, 2, 3]
 
 
