@@ -96,11 +96,6 @@ WITH_CLUSTER := tests/spark/test_cluster.py tests/demo/test_demo_cluster.py
 WITH_SPARK := tests/spark tests/demo tests/docs tests/differential tests/bench
 WITH_JVM := tests/jvm tests/differential tests/demo
 SPARK := 'Spark: $(NICE) $(PYTEST) -m spark -p no:cacheprovider $(addprefix --ignore=,$(WITH_CLUSTER)) $(WITH_SPARK)'
-JVM := tests/jvm tests/differential tests/demo
-# In two halves, since one would go on long after the others have ended: tasks of a small job leave most cores idle.
-SPARK_ROWS := $(addprefix tests/spark/test_,writes.py transactions.py rebase.py rolled_back.py reads.py merge_on_read.py uniqueness.py)
-ON_SPARK := $(NICE) $(PYTEST) -m spark -p no:cacheprovider
-SPARK := 'Spark rows: $(ON_SPARK) $(SPARK_ROWS)' 'Spark: $(ON_SPARK) $(addprefix --ignore=,$(WITH_CLUSTER) $(SPARK_ROWS)) $(WITH_SPARK)'
 JVM := 'JVM: $(NICE) $(PYTEST) -m "jvm and not spark" -p no:cacheprovider $(WITH_JVM)'
 CLUSTER := 'cluster: nice -n 5 $(PYTEST) -m spark -p no:cacheprovider $(WITH_CLUSTER)'
 

@@ -68,7 +68,7 @@ def calls() -> dict[str, list[str]]:
             "create('s3://', record_key='id')",
             "create('file://host/t', record_key='id')",
             "create(new, record_key=())",
-            *each("create(new, record_key=_)", "5 b'id' None [] '' [1] [['id']] ['id','id'] {'id':1} True"),
+            *each("create(new, record_key=_)", "5 b'id' [] '' [1] [['id']] ['id','id'] {'id':1} True"),
             *each("create(new, record_key='id', partition_by=_)", "5 b'p' [1] [['p']] ['p','p'] '' True"),
             "create(new, record_key='id', partition_by='id.x', schema=ROWS.schema)",
             *each("create(new, record_key='id', ordering_field=_)", "5 b'n' [] ['n','n'] ['n',''] [5] ['n','v'] 'n,v' '' True"),

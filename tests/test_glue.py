@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from collections.abc import Iterator
 from typing import Any
 
 import boto3
-import pyarrow as pa
 import pytest
 from botocore.exceptions import EndpointConnectionError
 from pyspark.sql.types import StructType
@@ -18,15 +16,10 @@ from lakelatch import glue
 from lakelatch.hudi.table import META_COLUMNS
 
 from .command_line import Runner
+from .glue_rows import row, table_in
 from .servers import KEY
 from .servers.moto_server import moto
 
-SCHEMA = pa.schema([
-    ("id", pa.string()), ("flag", pa.bool_()), ("n", pa.int32()), ("big", pa.int64()), ("f", pa.float32()), ("d", pa.float64()),
-    ("raw", pa.binary()), ("day", pa.date32()), ("at", pa.timestamp("us", "UTC")), ("price", pa.decimal128(12, 2)),
-    ("tags", pa.list_(pa.string())), ("odds", pa.map_(pa.string(), pa.list_(pa.int64()))),
-    ("stop", pa.struct([("city", pa.string()), ("legs", pa.list_(pa.struct([("km", pa.float64())])))])), ("origin", pa.string()),
-])  # fmt: skip
 HIVE = [
     *((name, "string") for name in META_COLUMNS),
     ("id", "string"), ("flag", "boolean"), ("n", "int"), ("big", "bigint"), ("f", "float"), ("d", "double"), ("raw", "binary"),
@@ -55,15 +48,6 @@ def client(port: int, monkeypatch: pytest.MonkeyPatch) -> Any:
     return client
 
 
-def row(n: int, origin: str | None = "JFK") -> dict[str, Any]:
-    return {"id": f"k{n}", "day": dt.date(2026, 1, 1 + n), "origin": origin}
-
-
-def made(folder: object, **more: Any) -> lakelatch.Table:
-    given = {"record_key": "id", "partition_by": ["origin", "day"], "schema": SCHEMA, "name": "Flights"} | more
-    return lakelatch.create(folder, **given)  # type: ignore[arg-type]
-
-
 def partitions(client: Any, name: str) -> dict[tuple[str, ...], Any]:
     found = client.get_partitions(DatabaseName="analytics", TableName=name)["Partitions"]
     return {tuple(each["Values"]): each["StorageDescriptor"] for each in found}
@@ -74,7 +58,7 @@ def the_table(client: Any, name: str) -> Any:
 
 
 def test_a_table_is_registered_as_hudis_tool_does_it_and_only_once(client, tmp_path):
-    with made(tmp_path / "t") as table:
+    with table_in(tmp_path / "t") as table:
         table.upsert([row(0), row(1, "A B/é😀"), row(2, None)], missing="null")
         told = glue.sync(table, "analytics", dry_run=True)
         assert [(each.name, each.change, len(each.added)) for each in told] == [("analytics.flights", "created", 3)]
@@ -111,7 +95,7 @@ def test_a_table_is_registered_as_hudis_tool_does_it_and_only_once(client, tmp_p
 
 
 def test_columns_and_partitions_follow_the_table_and_what_others_noted_stays(client, tmp_path):
-    with made(tmp_path / "t", partition_by="origin") as table:
+    with table_in(tmp_path / "t", partition_by="origin") as table:
         table.upsert([row(0, "JFK"), row(1, "LGA")], missing="null")
         glue.sync(table, "analytics")
         old = the_table(client, "flights")
@@ -136,10 +120,10 @@ def test_columns_and_partitions_follow_the_table_and_what_others_noted_stays(cli
 
 
 def test_a_merge_on_read_table_has_three_names(client, tmp_path):
-    with made(tmp_path / "t", partition_by=(), type="merge_on_read") as table:
+    with table_in(tmp_path / "t", partition_by=(), type="merge_on_read") as table:
         table.upsert([row(0)], missing="null")
-        names = [each.name.partition(".")[2] for each in glue.sync(table, "analytics", name="f")]
-        assert names == ["f", "f_rt", "f_ro"]
+        names = [each.name.partition(".")[2] for each in glue.sync(table, "analytics", name="f_ro")]
+        assert names == ["f_ro", "f_ro_rt", "f_ro_ro"]
         realtime = ["Realtime" in the_table(client, each)["StorageDescriptor"]["InputFormat"] for each in names]
         assert realtime == [True, True, False]
         optimized = [
@@ -150,7 +134,7 @@ def test_a_merge_on_read_table_has_three_names(client, tmp_path):
 
 
 def test_more_partitions_than_a_request_takes(client, tmp_path):
-    with made(tmp_path / "t", partition_by="n") as table:
+    with table_in(tmp_path / "t", partition_by="n") as table:
         table.upsert([row(0) | {"n": n, "id": f"k{n}"} for n in range(120)], missing="null")
         assert len(glue.sync(table, "analytics")[0].added) == 120
         assert len(partitions(client, "flights")) == 120
@@ -160,7 +144,7 @@ def test_more_partitions_than_a_request_takes(client, tmp_path):
 
 
 def test_another_table_of_the_name_is_refused_and_stays(client, tmp_path):
-    with made(tmp_path / "one") as one, made(tmp_path / "other") as other:
+    with table_in(tmp_path / "one") as one, table_in(tmp_path / "other") as other:
         glue.sync(one, "analytics")
         before = the_table(client, "flights")
         with pytest.raises(lakelatch.InputError, match="nothing was changed"):
@@ -171,7 +155,7 @@ def test_another_table_of_the_name_is_refused_and_stays(client, tmp_path):
 
 
 def test_a_request_that_fails_is_an_error_of_ours_and_the_next_sync_does_the_rest(client, tmp_path, monkeypatch):
-    with made(tmp_path / "t") as table:
+    with table_in(tmp_path / "t") as table:
         table.upsert([row(0), row(1)], missing="null")
         call = client._make_api_call
 
@@ -191,7 +175,7 @@ def test_a_request_that_fails_is_an_error_of_ours_and_the_next_sync_does_the_res
 def test_the_command_says_what_it_did(client, tmp_path):
     from lakelatch.cli.app import app
 
-    made(tmp_path / "t").close()
+    table_in(tmp_path / "t").close()
     said = [
         Runner().invoke(app, ["sync", "glue", str(tmp_path / "t"), "analytics", *more]).stdout.strip()
         for more in (["--dry-run"], [], ["--json"])

@@ -67,6 +67,26 @@ def run(spark: Any, folder: Path, threads: int, commits: int, bucket_count: int 
     table.table.close()
 
 
+def forms(spark: Any, folder: Path, commits: int) -> None:
+    """Ten rows as a list and as a DataFrame, in turns with what Spark takes to bring such a frame to the driver."""
+    with lakelatch.create(str(folder), record_key="id", schema="id string, value double") as made:
+        table = lakelatch.spark.open(spark, made)
+        took: dict[str, list[float]] = {"a list": [], "a DataFrame": [], "toArrow of it": []}
+        for number in range(commits + 5):
+            rows = [{"id": f"k{i}", "value": float(number)} for i in range(10)]
+            frame = spark.createDataFrame(rows, schema="id string, value double")
+            for name, work in (
+                ("a list", lambda rows=rows: table.upsert(rows)),
+                ("a DataFrame", lambda frame=frame: table.upsert(frame)),
+                ("toArrow of it", frame.toArrow),
+            ):
+                began = time.perf_counter()
+                work()
+                if number >= 5:  # warm
+                    took[name].append(1000 * (time.perf_counter() - began))
+    print("  ".join(f"{name}: p50 {statistics.median(each):.0f} ms" for name, each in took.items()))
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--commits", type=int, default=20, help="of each thread")
@@ -75,6 +95,7 @@ def main() -> None:
     spark = session()
     scratch = Path(tempfile.mkdtemp(prefix="lakelatch-bench-"))
     try:
+        forms(spark, scratch / "forms", commits)
         for bucket_count in (None, 4):
             for keys in ("same", "new"):
                 for threads in (1, 4):

@@ -22,10 +22,11 @@ from functools import partial
 from typing import Any, NoReturn, Protocol, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ...arguments import brief, meant, one_of
 from ...errors import InputError
-from ...hudi.table import META_COLUMNS, TableConfig, fields_inside, with_new_fields, with_time_column
+from ...hudi.table import META_COLUMNS, ROW_ID, TableConfig, fields_inside, with_new_fields, with_time_column
 from .lossless import fitted, stored_type
 from .ordering_values import refuse_some_of_the_order, refuse_unordered
 from .python_values import array_of, counted_table, table_of
@@ -61,6 +62,7 @@ class Incoming:
             columns define them.
         zone: the time zone of times without one, such as ``"UTC"`` or ``"Europe/Rome"``; ``None`` refuses such times, because
             one of Hudi's readers fails on them.
+        id_of: begins the ids of rows that have none, in a table without a key. A row keeps its id in all attempts.
 
     Attributes:
         adds: True if columns that the table lacks are added to it.
@@ -79,11 +81,13 @@ class Incoming:
         missing: str = REFUSE,
         new_columns: str = REFUSE,
         zone: str | None = None,
+        id_of: str = "",
     ) -> None:
         one_of(missing, "missing", (REFUSE, NULL), then="; nothing was written")
         one_of(new_columns, "new_columns", (REFUSE, ADD), then="; nothing was written")
         self.adds = new_columns == ADD
         self._url, self._config = url, config
+        self._id_of = id_of if config.row_ids else ""
         self._fill, self._zone = missing == NULL, _known_zone(zone)
         self._given = _readable(rows)
         self._once = isinstance(self._given, _Stream)
@@ -170,7 +174,7 @@ class Incoming:
         wanted = self._config.record_key_fields
         if missing := [name for name in wanted if name not in given.names]:
             raise InputError(
-                f"the keys lack {', '.join(missing)}, the record key of {self._url}; nothing was deleted",
+                f"the keys lack {', '.join(missing)}, the record key of {self._url}; nothing was deleted{self._of_ids()}",
                 columns=missing,
             )
         places = [each for each in self._config.partition_fields if each in given.names and each not in wanted]
@@ -185,17 +189,28 @@ class Incoming:
         needed = dict.fromkeys([*config.record_key_fields, *config.placed_by])
         if not nothing and (missing := [name for name in needed if name not in given.names]):
             raise InputError(
-                f"the rows lack {', '.join(missing)}, by which rows of {self._url} are found; nothing was written",
+                f"the rows lack {', '.join(missing)}, by which rows of {self._url} are found; nothing was written"
+                f"{self._of_ids()}",
                 columns=missing,
             )
         return [known.get(each.name) or self._stored(each) for each in given]
 
     def _placed(self, given: pa.Schema) -> pa.Schema:
-        """Return the columns with the one that is computed from a time that they have (`time_partitions`)."""
+        """Return the columns with those that are made: an id, and what is computed from a time (`time_partitions`)."""
+        if self._id_of and ROW_ID not in given.names:
+            given = given.append(pa.field(ROW_ID, pa.string()))
         made = self._config.time_column
         if made in given.names or self._config.time_source not in given.names:
             return given
         return given.append(pa.field(made, pa.string()))
+
+    def _of_ids(self) -> str:
+        if not self._config.row_ids:
+            return ""
+        return (
+            f". The table was made without a key, and gave each row an id in {ROW_ID}, which a read shows: write with it, or by "
+            "a condition (update_where, delete_where), or insert the rows as new ones"
+        )
 
     def _stored(self, given: pa.Field) -> pa.Field:
         return pa.field(given.name, stored_type(given.type, given.name, zone=self._zone))
@@ -235,7 +250,8 @@ class Incoming:
             if each.name in names:
                 _refuse_no_values(given.schema.field(each.name), given.column(each.name))
         made, wanted = self._config.time_column, [each.name for each in fields]
-        kept = [each for each in fields if each.name != made or made in names]
+        ids = bool(self._id_of) and ROW_ID not in names
+        kept = [each for each in fields if (each.name != made or made in names) and not (ids and each.name == ROW_ID)]
         columns = [
             fitted(given.column(each.name), each.type, each.name, zone=self._zone, fill=self._fill, first=first)
             if each.name in names
@@ -243,7 +259,10 @@ class Incoming:
             for each in kept
         ]
         rows = pa.Table.from_arrays(columns, schema=pa.schema(kept))
-        return with_time_column(rows, self._config).select(wanted) if made in wanted else rows
+        if ids:
+            numbers = pa.array(range(first, first + given.num_rows), pa.int64()).cast(pa.string())
+            rows = rows.append_column(ROW_ID, pc.binary_join_element_wise(self._id_of, numbers, "-"))
+        return (with_time_column(rows, self._config) if made in wanted else rows).select(wanted)
 
     def _refuse_by_case(self, names: list[str], schema: pa.Schema | None) -> None:
         by_case = {each.lower(): each for each in (schema.names if schema is not None else ())}
@@ -261,7 +280,7 @@ class Incoming:
         if missing := [name for name in dict.fromkeys(needed) if name not in names]:
             raise InputError(
                 f"the rows lack {', '.join(missing)}, which {self._url} needs as record key, partition or ordering field; "
-                "nothing was written",
+                f"nothing was written{self._of_ids()}",
                 columns=missing,
             )
 

@@ -17,6 +17,7 @@ from ...hudi.files import not_hudi
 from ...hudi.table import (
     COPY_ON_WRITE,
     MERGE_ON_READ,
+    ROW_ID,
     TIME_UNITS,
     TableConfig,
     can_become,
@@ -66,7 +67,7 @@ def _notes_what_is_given(made: Callable[P, Table]) -> Callable[P, Table]:
 def create(
     url: str | os.PathLike[str],
     *,
-    record_key: str | Sequence[str],
+    record_key: str | Sequence[str] | None,
     partition_by: str | Sequence[str] = (),
     ordering_field: str | Sequence[str] | None = None,
     schema: pa.Schema | str | None = None,
@@ -86,7 +87,8 @@ def create(
 
     Args:
         url: the table's place; the folder must be empty or absent.
-        record_key: column or columns that identify a row.
+        record_key: column or columns that identify a row. None: there are none, and each row that is inserted gets an id in a
+            column ``row_id``.
         partition_by: columns whose values name the partition folders; without any the table is unpartitioned. One may be hours,
             days, months or years of a time, in UTC: ``"days(at)"`` adds a text column ``at_day``, which is computed.
         ordering_field: column by which the newer of two versions of a row is found; an older one never replaces a newer one.
@@ -118,6 +120,8 @@ def create(
     declarations = declarations_of(streams)
     if isinstance(schema, str):
         schema = schema_of(schema)
+    if declarations and record_key is None:
+        raise InputError("streams write the row of a key; name a record_key. Nothing was written")
     if declarations:
         type = type if "type" in _given.get() else "merge_on_read"  # noqa: A001
         table_version = table_version if "table_version" in _given.get() else 9
@@ -191,7 +195,7 @@ def _make(store: Store, env: Environment, config: TableConfig, wanted: Settings)
 
 
 _COMPARED = {
-    "record_key": "record_key_fields",
+    "record_key": "keyed_by",
     "partition_by": "partitioned_by",
     "ordering_field": "ordered_by",
     "type": "table_type",
@@ -323,9 +327,9 @@ def settings_for(store: Store, given: Mapping[str, Any], env: Environment, base:
     return settings.changed(lock=settled(settings.lock, env=env))
 
 
-def _new_config(
+def _new_config(  # noqa: C901 - one check after the other
     store: Store,
-    record_key: str | Sequence[str],
+    record_key: str | Sequence[str] | None,
     partition_by: str | Sequence[str],
     ordering_field: str | Sequence[str] | None,
     schema: pa.Schema | None,
@@ -357,7 +361,7 @@ def _new_config(
         )
     if not isinstance(kind, str) or kind not in _TYPES:
         raise InputError(f"no table type {kind!r}; known: {', '.join(_TYPES)}")
-    keys = names(record_key, "record_key")
+    keys = (ROW_ID,) if record_key is None else names(record_key, "record_key")
     partitions, by_time = _partitions(partition_by)
     ordering = _ordering(ordering_field, table_version)
     for what, named in (("record_key", keys), ("partition_by", partitions), ("ordering_field", ordering)):
@@ -369,6 +373,8 @@ def _new_config(
         raise InputError("a table needs a record key: name the column or columns that identify a row")
     if schema is not None and by_time[1] in schema.names:
         schema = _with_time(schema, *by_time)
+    if schema is not None and record_key is None:
+        schema = _with_row_id(schema)
     title = name or store.url.rstrip("/").rpartition("/")[2] or "table"
     if schema is not None and (missing := [c for c in (*keys, *partitions, *ordering) if c not in schema.names]):
         raise InputError(f"the schema lacks {', '.join(missing)}, which the table needs", columns=missing)
@@ -382,6 +388,7 @@ def _new_config(
         record_key_fields=keys,
         partition_fields=partitions,
         by_time=by_time,
+        row_ids=record_key is None,
         keygen=keygen,
         precombine_fields=ordering if table_version == 8 else (),
         ordering_fields=ordering if table_version != 8 else (),
@@ -432,6 +439,18 @@ def _with_time(schema: pa.Schema, unit: str, source: str) -> pa.Schema:
             column=made,
         )
     return schema
+
+
+def _with_row_id(schema: pa.Schema) -> pa.Schema:
+    import pyarrow as pa
+
+    if ROW_ID in schema.names:
+        raise InputError(
+            f"the schema has a column {ROW_ID!r}, in which a table without a record key keeps ids of its own; rename it, or "
+            "name a record key",
+            column=ROW_ID,
+        )
+    return schema.append(pa.field(ROW_ID, pa.string()))
 
 
 def _as_given(names: Sequence[str]) -> str:

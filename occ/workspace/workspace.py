@@ -370,7 +370,7 @@ class Workspace:
             "the partitions go by it": (*config.partition_fields, config.time_source),
             "it orders the versions of a row": config.ordered_by,
         }
-        found = [role for role, names in roles.items() if outer in {each.partition(".")[0] for each in names}]
+        found = [role for role, names in roles.items() if outer in {each.partition(".")[0] for each in names if each}]
         found += [f"{each} names it" for each in settings.uses_of(name)]
         if settings.timeline_first:
             found.append("JVM writers beside ours (neighbours) would write it again")

@@ -20,9 +20,21 @@ if TYPE_CHECKING:
     from ..session import Session
 
 
+def _incoming(session: Session, given: Any, missing: str, new_columns: str, zone: str | None) -> Incoming:
+    return Incoming(
+        given,
+        session.url,
+        session.config,
+        missing=missing,
+        new_columns=new_columns,
+        zone=zone,
+        id_of=session.env.uuid(),
+    )
+
+
 def insert(session: Session, given: Any, missing: str, new_columns: str, zone: str | None) -> Write:
     """See `Transaction.insert`."""
-    incoming = Incoming(given, session.url, session.config, missing=missing, new_columns=new_columns, zone=zone)
+    incoming = _incoming(session, given, missing, new_columns, zone)
 
     def stage(txn: Writer) -> None:
         # A key has one bucket, so an insert must look it up.
@@ -49,7 +61,7 @@ def overwrite(
     zone: str | None,
 ) -> Write:
     """See `Transaction.overwrite`."""
-    incoming = Incoming(given, session.url, session.config, missing=missing, new_columns=new_columns, zone=zone)
+    incoming = _incoming(session, given, missing, new_columns, zone)
     named = None if partitions is None else listed(partitions)
 
     def stage(txn: Writer) -> None:
@@ -70,7 +82,7 @@ def overwrite(
 
 def overwrite_table(session: Session, given: Any, missing: str, new_columns: str, zone: str | None) -> Write:
     """See `Transaction.overwrite_table`."""
-    incoming = Incoming(given, session.url, session.config, missing=missing, new_columns=new_columns, zone=zone)
+    incoming = _incoming(session, given, missing, new_columns, zone)
 
     def stage(txn: Writer) -> None:
         txn.workspace.refuse_unless_overwrite("overwrite_table", "insert_overwrite_table", "insert_overwrite")

@@ -24,7 +24,7 @@ from ...conditions import Given
 from ...conflict import Region, where_of
 from ...errors import BatchLandedError, InputError
 from ...hudi.files import FileGroupId
-from ...hudi.table import partition_paths, with_new_fields
+from ...hudi.table import ROW_ID, partition_paths, with_new_fields
 from ...hudi.timeline import FileSlice, Snapshot, WriteStat
 from ...occ.entries import slices_that_may_match
 from ...occ.incoming import ADD, NULL, REFUSE, Incoming, refuse_new_columns, refuse_some_of_the_order, stored_type
@@ -161,6 +161,12 @@ class Writes:
         ``grow``: with the fields that only their structs have.
         """
         rows, known = columns.at_the_door(rows, self._table.url), self._known
+        if self._table.config.row_ids and ROW_ID not in rows.columns:
+            raise InputError(
+                f"{self._table.url} was made without a key, and a DataFrame brings no {ROW_ID}: Spark may run a task again, and "
+                "each run would give its rows other ids. Add a column of that name whose values stay the same, or insert the "
+                "rows from Arrow, pandas or a list. Nothing was written"
+            )
         if grow and known is not None:
             known = with_new_fields(known, columns.arrow_schema(rows.schema), stored_type)
         return columns.with_time_column(fit(rows, known, fill=fill), self._table.config)

@@ -258,7 +258,7 @@ class StorageError(LakeLatchError):
 class UnsafeStoreError(StorageError):
     """The store let several writers win one conditional write."""
 
-    seen: str
+    seen: str | None
     retryable = False
 
 

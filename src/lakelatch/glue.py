@@ -170,7 +170,7 @@ def _definition(table: Table, schema: pa.Schema, name: str, form: str) -> dict[s
                 "Parameters": {
                     "serialization.format": "1",
                     "path": _place(table),
-                    "hoodie.query.as.ro.table": str(name.endswith("_ro") and config.merge_on_read).lower(),
+                    "hoodie.query.as.ro.table": str(config.merge_on_read and form == _BASE_FILES).lower(),
                 },
             },
         },

@@ -12,6 +12,10 @@ from .targets import TARGETS
 
 NODE = ["_c_0-lock-0000000000"]
 FOUND: list[tuple[str, Any]] = [
+    (
+        "schemas of other types",
+        '{"type": {"type": "int"}, "name": "t", "fields": [{"name": "x", "type": ["null", null]}]}',
+    ),
     ("DynamoDB items of any kind", {"lakelatchFence": {"N": "0.5"}}),
     ("DynamoDB items of any kind", {"lakelatchFence": {"N": "-1"}}),
     ("DynamoDB items of any kind", {"leaseDuration": {"S": "nan"}}),

@@ -20,6 +20,7 @@ def tables(place: Path) -> None:
         assert_type(made, lakelatch.Table)
     chosen: lakelatch.SettingsDict = {"bucket_count": 4, "merge": {"n": "sum"}, "check": ["n >= 0"], "lease_s": 10.0}
     lakelatch.create(place, record_key="id", **chosen).close()
+    lakelatch.create(place, record_key=None).close()
     lakelatch.create(place, record_key="id", buckets=4)  # type: ignore[call-arg]
     lakelatch.create(place, record_key="id", ties="both")  # type: ignore[arg-type]
     lakelatch.adopt(place, "none://", rebase=False).close()

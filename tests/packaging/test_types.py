@@ -22,7 +22,7 @@ from lakelatch.spark.table import SINKS
 from lakelatch.spark.writing.bulk_order import GLOBAL, NONE, PARTITION
 from lakelatch.streams import declaration
 
-from ..facts import declared
+from ..facts import declared, fits
 from ..servers import require
 
 ROOT = Path(__file__).parents[2]
@@ -97,8 +97,10 @@ def test_each_setting_that_people_choose_is_typed_and_no_other() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.thorough  # other tests hold each error that they see to it (`tests/facts.py`)
 def test_each_fact_that_an_error_is_raised_with_is_declared_by_its_class() -> None:
     raised: dict[str, set[str]] = {}
+    lacking = list[str]()
     for folder in ("benchmarks", "conflict", "locks", "occ", "spark", "src", "storage"):
         for path in (ROOT / folder).rglob("*.py"):
             for call in ast.walk(ast.parse(path.read_text())):
@@ -107,7 +109,16 @@ def test_each_fact_that_an_error_is_raised_with_is_declared_by_its_class() -> No
                     and isinstance(call.func, ast.Name)
                     and call.func.id in lakelatch.errors.__all__
                 ):
-                    raised.setdefault(call.func.id, set()).update(each.arg for each in call.keywords if each.arg)
+                    given = {each.arg for each in call.keywords}
+                    raised.setdefault(call.func.id, set()).update(given - {None})
+                    always = {
+                        name
+                        for name, kind in declared(getattr(lakelatch, call.func.id)).items()
+                        if not fits(None, kind)
+                    }
+                    if None not in given and always - given:
+                        lacking.append(f"{path}:{call.lineno} lacks {always - given}")
+    assert not lacking
     for name, facts in raised.items():
         assert facts <= declared(getattr(lakelatch, name)).keys(), name
 

@@ -236,6 +236,58 @@ def test_a_picture_shows_exactly_what_overlaps_its_stretch_of_time():
         assert found == right
 
 
+def test_a_lane_keeps_its_place_while_its_writer_is_now_and_then_busy():
+    ledger = Ledger()
+    for number in range(60):
+        span = Span(f"{number:017d}", "UPSERT", f"w{number * 7 % 5}", number * 1000, number * 1000 + 500, "landed")
+        ledger.spans[span.instant] = span
+        ledger.lanes[span.writer].append(span)
+    until = [picture(ledger, {}, since_ms=0, until_ms=1000 * n, now_ms=1000 * n, lanes=5) for n in range(10, 60)]
+    assert {tuple(lane["writer"] for lane in seen["lanes"]) for seen in until} == {tuple(ledger.lanes)}
+
+
+def test_one_answer_tells_of_one_moment_while_writers_go_on(table: lakelatch.Table):
+    """Numbers, lanes, open transactions and the newest ones agree in each of many answers."""
+    watched, stop = Watched("flights", table), threading.Event()
+
+    def write() -> None:
+        with lakelatch.open(table.url, writer="B") as other:
+            while not stop.is_set():
+                other.transaction("upsert").abort()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        seen = set()
+        while len(seen) < 20:
+            watched.look()
+            told = watched.state(since_ms=0, until_ms=None, lanes=40, skip=0, writer="", newest=1000)
+            spans = [span for lane in told["lanes"]["lanes"] for span in lane["spans"]]
+            begun = {span["instant"] for span in spans if span["end_ms"] is None}
+            assert begun == {each["instant"] for each in told["open"]}
+            assert begun == {each["instant"] for each in told["newest"] if each["end_ms"] is None}
+            assert told["summary"]["open"] == len(begun)
+            assert told["summary"]["instants"] == len(spans) == len(told["newest"])
+            seen.add(told["summary"]["slot"])
+    finally:
+        stop.set()
+        writer.join()
+
+
+def test_while_the_log_is_read_for_the_first_time_an_answer_does_not_wait_for_it(table: lakelatch.Table):
+    asked = {"since_ms": 0, "until_ms": None, "lanes": 40, "skip": 0, "writer": "", "newest": 9}
+    with lakelatch.open(table.url) as other:
+        watched, txn = Watched("flights", other), table.transaction("upsert")
+        reads: list[str] = []
+        other.session.log.catch_up, kept = lambda: reads.append("the log"), other.session.log.catch_up
+        told = watched.state(**asked)
+        assert (told["summary"]["ready"], told["open"], reads) == (False, [], [])
+        other.session.log.catch_up = kept
+        watched.look()
+        assert [each["instant"] for each in watched.state(**asked)["open"]] == [txn.instant]
+        txn.abort()
+
+
 def test_attempts_of_one_work_are_counted_and_what_lies_between_them_was_waited_for(table: lakelatch.Table):
     lost = []
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import random
 import re
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -188,7 +191,7 @@ def test_what_a_table_says_is_text_and_never_runs(table: lakelatch.Table, url: s
     assert page.evaluate("window.harmed === undefined && !document.querySelector('main img, dialog img')")
 
 
-@pytest.mark.parametrize("width", [390, 1280, 2560])
+@pytest.mark.parametrize("width", [390, 1280, 1920, 2560])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_fits_the_screen_and_can_be_read(table: lakelatch.Table, url: str, visit, width: int, scheme: str):
     with lakelatch.open(table.url, writer="a-writer-with-a-name-that-is-far-too-long-for-a-phone-" * 3) as other:
@@ -196,12 +199,21 @@ def test_it_fits_the_screen_and_can_be_read(table: lakelatch.Table, url: str, vi
     page = visit(url, width=width, scheme=scheme)
     page.wait_for_selector("#picture")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(CUT_OFF) == []
     contrasts = page.evaluate(CONTRAST)
     assert min(contrasts.values()) >= 4.5, contrasts
     page.locator("#theme").click()
     assert min(page.evaluate(CONTRAST).values()) >= 4.5
 
 
+# What is wider than its place: parts of the page, and texts of the picture.
+CUT_OFF = """() => [
+  ...[...document.querySelectorAll("main *")].filter((e) => e.clientWidth && e.scrollWidth > e.clientWidth + 1),
+  ...[...document.querySelectorAll("main svg text")].filter((e) => {
+    const text = e.getBoundingClientRect(), place = e.ownerSVGElement.getBoundingClientRect();
+    return text.left < place.left - 1 || text.right > place.right + 1;
+  }),
+].map((e) => `${e.tagName} ${e.id} ${e.textContent.slice(0, 60)}`)"""
 # The contrast (WCAG 2) of the text of a few elements with what lies behind it.
 CONTRAST = """() => {
   const light = (color) => {
@@ -223,10 +235,32 @@ CONTRAST = """() => {
 }"""
 
 
+def test_a_killed_writer_is_drawn_dead_and_counted_so_everywhere(table: lakelatch.Table, url: str, visit):
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, table.url], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    instant = killed.stdout.strip()
+    page = visit(url)
+    page.wait_for_selector(f"#s{instant} .dead.body")
+    assert "1 dead or silent" in page.locator("#tiles").inner_text()
+    for place in ("#open", "#newest"):
+        assert re.search(rf"{instant}.*dead", page.locator(f"{place} tr", has_text=instant).inner_text(), re.DOTALL)
+
+
+KILLED = """
+import os, signal, sys
+import lakelatch
+txn = lakelatch.open(sys.argv[1], writer="killed").transaction("upsert")
+print(txn.instant, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
 def test_outcomes_differ_in_shape_and_not_in_colour_alone(table: lakelatch.Table, url: str, visit):
     page = visit(url)
     shapes = page.evaluate("[...document.querySelectorAll('#legend .glyph')].map(g => g.tagName + g.getAttribute('d'))")
-    assert len(shapes) == len(set(shapes)) == 6
+    assert len(shapes) == len(set(shapes)) == 7
 
 
 def test_every_picture_has_its_table_with_the_same_numbers(table: lakelatch.Table, url: str, visit):

@@ -30,7 +30,7 @@ EVERY = (
     "/openapi.json",
     "/api/v1/tables",
     AT,
-    f"{AT}/lanes",
+    f"{AT}/state",
     f"{AT}/events",
     f"{AT}/why/20260101000000000",
 )
@@ -136,7 +136,9 @@ def test_a_path_leads_nowhere_but_to_the_tables_that_were_named(ask: Client, pat
 @pytest.mark.parametrize(
     "query",
     [
-        "/lanes?lanes=0", "/lanes?lanes=201", "/lanes?lanes=-1", "/lanes?lanes=1e9", "/lanes?lanes=%D9%A1", "/lanes?lanes=",
+        "/lanes?lanes=0", "/lanes?lanes=201", "/lanes?lanes=-1",
+        "/state?newest=0", "/state?lanes=201", "/state?since_ms=5&until_ms=5",
+        "/lanes?lanes=1e9", "/lanes?lanes=%D9%A1", "/lanes?lanes=",
         "/lanes?since_ms=5&until_ms=5", "/lanes?since_ms=99999999999999999999", "/lanes?lanes=1&lanes=2", "/lanes?what=1",
         "/timeline?before=yesterday", "/timeline?before=..%2f", "/timeline?limit=1001", "/why/1", "/why/2026010100000000x",
         "/why/99999999999999999", "/why/20260101000000000?x=1", f"/lanes?writer={'x' * 1001}", "/lock?a=b", "?a=b",

@@ -138,3 +138,16 @@ def test_what_a_condition_says_in_comparisons(spark) -> None:
         "d = current_date()": [],
     }.items():
         assert comparisons(spark, schema, text) == said, text
+
+
+@pytest.mark.thorough
+def test_a_table_without_a_key_takes_frames_that_bring_the_ids_and_gives_them_to_other_rows(spark, tmp_path) -> None:
+    with lakelatch.spark.create(spark, tmp_path / "t", record_key=None, schema="n bigint") as table:
+        with pytest.raises(lakelatch.InputError, match="brings no row_id"):
+            table.insert(spark.range(5).withColumnRenamed("id", "n"))
+        table.insert([{"n": 5}])
+        table.bulk_insert(spark.range(5).selectExpr("id as n", "concat('r-', id) as row_id"))
+        table.update_where("n > 3", {"n": lakelatch.sql("n + 10")})
+        table.delete_where("n = 0")
+        assert sorted(row["n"] for row in table.read().collect()) == [1, 2, 3, 14, 15]
+        assert lakelatch.open(table.table.url).read().count() == 5

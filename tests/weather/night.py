@@ -4,8 +4,8 @@
 
 ``build/weather-night/slices.jsonl`` has a line for each slice that has ended, and ``index.html`` the sum of all. An interrupted
 night loses the slice that it was in; the next one goes on with the slice after the last that has ended.
-``--measured FILE`` runs nothing and writes the sum as JSON: tests/weather/measured.json, from which the table in
-docs/guarantees.md is made.
+``--measured FILE`` runs nothing and adds the sum to what FILE has of earlier nights: tests/weather/measured.json, from which the
+table in docs/guarantees.md is made.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def main() -> None:
     parser.add_argument("--measured", type=Path, help="write the sum of all slices there, and run none")
     given = parser.parse_args()
     if given.measured:
-        given.measured.write_text(json.dumps(measured(slices(given.folder)), indent=1) + "\n")
+        before = json.loads(given.measured.read_text()) if given.measured.exists() else {}
+        given.measured.write_text(json.dumps(added(before, measured(slices(given.folder))), indent=1) + "\n")
         return
     if reason := unavailable():
         sys.exit(f"weather needs network namespaces: {reason}. Run it as root on Linux")
@@ -134,6 +135,17 @@ def measured(done: Sequence[Slice]) -> dict[str, Any]:
             if used["minutes"] >= LONG_MINUTES
         ],
     }
+
+
+def added(one: Any, other: Any, name: str = "") -> Any:
+    """Return two nights as one: counts are added, and of two quantiles or leases the larger stands."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return {key: added(one.get(key), other.get(key), key) for key in {**one, **other}}
+    if one is None or other is None:
+        return other if one is None else one
+    if isinstance(one, list):
+        return one + other
+    return max(one, other) if name in ("p50", "p99", "max", "lease_s") else round(one + other, 1)
 
 
 def _figures(found: Iterable[Recovery]) -> dict[str, Any]:

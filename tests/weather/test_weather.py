@@ -15,6 +15,7 @@ from ..servers.zookeeper_server import require_zookeeper
 from ..thorough import some
 from .hosts import unavailable
 from .judge import Fault, Recovery, broken, growth, quantiles, recovery
+from .night import added
 from .promises import MEASURED, table, written
 from .run import BUNDLE, LOCKS, PLACES, Weather
 from .writer import first_rows
@@ -150,6 +151,21 @@ def test_the_time_to_the_next_commit_counts_from_the_end_of_the_last_fault() -> 
     reads = said("look", 1, "landed", 17.0)
     assert recovery([*events, *reads], faults, 99.0) == Recovery(("server killed", "clock step"), 4.0, 9.0)
     assert recovery(events[:6], faults, 40.0) == Recovery(("server killed", "clock step"), None, 29.0)
+
+
+def test_of_two_nights_the_worse_figure_stands_and_counts_are_added() -> None:
+    first = {"hours": 0.9, "findings": [], "lease_s": 5.0, "locks": {"redis": {"n": 3, "p50": 0.2, "max": 2.0}}}
+    other = {
+        "hours": 0.4,
+        "findings": ["x"],
+        "lease_s": 5.0,
+        "locks": {"redis": {"n": 4, "p50": 0.3, "max": 1.0}, "jvm": {"n": 1}},
+    }
+    assert added(first, other) == {
+        "hours": 1.3, "findings": ["x"], "lease_s": 5.0,
+        "locks": {"redis": {"n": 7, "p50": 0.3, "max": 2.0}, "jvm": {"n": 1}},
+    }  # fmt: skip
+    assert added({}, first) == first
 
 
 def test_the_tables_of_the_guarantees_are_what_was_measured() -> None:

@@ -80,6 +80,13 @@ INSTANT = "[0-9]{14}|[0-9]{17}"
 _LIMIT = Parameter("limit", "how many", 1, 1000, 100)
 _BEFORE = Parameter("before", "a requested time (T): only older ones", pattern=INSTANT)
 
+_STRETCH = (
+    Parameter("since_ms", "the beginning, in milliseconds since 1970; 0 is the first that is known", 0, _MS),
+    Parameter("until_ms", "the end, in milliseconds since 1970; now by itself", 0, _MS),
+    Parameter("lanes", "how many lanes", 1, 200, 40),
+    Parameter("skip", "leave out so many of the first lanes", 0, 1_000_000, 0),
+    Parameter("writer", "a part of the writers' names"),
+)
 IN_PATH = Parameter("instant", "a requested time, 17 digits", pattern=INSTANT)
 
 ENDPOINTS = (
@@ -99,18 +106,17 @@ ENDPOINTS = (
         ("instants", "before"),
     ),
     Endpoint(
+        "/state",
+        "All that the dashboard shows, as of one moment: what /lanes, /lock, /open, /services and /timeline tell",
+        lambda table, q: table.state(**{**q, "writer": q["writer"] or ""}),
+        (*_STRETCH, Parameter("newest", "how many of the newest transactions", 1, 1000, 50)),
+        ("summary", "lock", "lanes", "open", "services", "newest"),
+    ),
+    Endpoint(
         "/lanes",
         "A stretch of time as lanes, one a writer, with no more detail than fits a picture",
-        lambda table, q: table.lanes(
-            since_ms=q["since_ms"], until_ms=q["until_ms"], lanes=q["lanes"], skip=q["skip"], writer=q["writer"] or ""
-        ),
-        (
-            Parameter("since_ms", "the beginning, in milliseconds since 1970; 0 is the first that is known", 0, _MS),
-            Parameter("until_ms", "the end, in milliseconds since 1970; now by itself", 0, _MS),
-            Parameter("lanes", "how many lanes", 1, 200, 40),
-            Parameter("skip", "leave out so many of the first lanes", 0, 1_000_000, 0),
-            Parameter("writer", "a part of the writers' names"),
-        ),
+        lambda table, q: table.lanes(**{**q, "writer": q["writer"] or ""}),
+        _STRETCH,
         ("since_ms", "until_ms", "now_ms", "lanes", "lanes_total", "arrows", "overview", "total"),
     ),
     Endpoint(

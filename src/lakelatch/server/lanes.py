@@ -17,6 +17,8 @@ BINS = 160
 ARROWS = 200
 _NEWEST = 300
 _LEAST_MS = 60_000
+# Who was busy in the last minute counts as busy to the end: lanes do not change places between two transactions.
+_BUSY_MS = 60_000
 _GOOD = frozenset({"landed", "merged"})
 _BAD = frozenset({"lost", "rolled back", "aborted", "taken back"})
 
@@ -56,8 +58,11 @@ def picture(
     lanes: int,
     skip: int = 0,
     writer: str = "",
+    gone: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    """Return the lanes that were busy between two moments, the one that was busy last first.
+    """Return the lanes that were busy between two moments: a page of those that were busy last.
+
+    On a page they stand in the order in which their writers appeared, so that a lane keeps its place while one looks.
 
     Args:
         ledger: the table's transactions.
@@ -66,12 +71,15 @@ def picture(
         now_ms: open transactions are drawn until here.
         lanes: how many at most; ``skip`` leaves out that many of the first.
         writer: only lanes with this in their name.
+        gone: by instant, when the writer of an open transaction was last heard, if it is dead or silent for too long.
     """
+    gone = gone or {}
     wanted = writer.casefold()
     step = max((until_ms - since_ms) / BINS, 1.0)
     busy: list[tuple[int, str, list[Span]]] = []
     overview = [[0, 0, 0] for _ in range(BINS)]
     total = 0
+    places = {name: place for place, name in enumerate(ledger.lanes)}
     for name, lane in ledger.lanes.items():
         if wanted and wanted not in name.casefold():
             continue
@@ -86,11 +94,14 @@ def picture(
             _count(overview, each, since_ms, step)
         last = max(now_ms + 1 if each.end_ms is None else each.end_ms for each in seen)
         busy.append((last, name, seen))
-    busy.sort(key=lambda item: (-item[0], item[1]))
-    chosen = busy[skip : skip + lanes]
+    busy.sort(key=lambda item: (-min(item[0], until_ms - _BUSY_MS), places[item[1]]))
+    chosen = sorted(busy[skip : skip + lanes], key=lambda item: places[item[1]])
     detailed = _detailed(chosen)
     shown = [
-        _lane(name, seen, holds.get(name, ()), detailed=name in detailed, since_ms=since_ms, until_ms=until_ms, step=step)
+        _lane(
+            name, seen, holds.get(name, ()), gone,
+            detailed=name in detailed, since_ms=since_ms, until_ms=until_ms, step=step,
+        )
         for _, name, seen in chosen
     ]  # fmt: skip
     arrows = _arrows(ledger, shown)
@@ -129,7 +140,7 @@ def _count(bins: list[list[int]], span: Span, since_ms: int, step: float) -> Non
 
 
 def _lane(
-    name: str, seen: list[Span], holds: Iterable[tuple[int, int]], *,
+    name: str, seen: list[Span], holds: Iterable[tuple[int, int]], gone: Mapping[str, int], *,
     detailed: bool, since_ms: int, until_ms: int, step: float,
 ) -> dict[str, Any]:  # fmt: skip
     counts: dict[str, int] = {}
@@ -142,7 +153,7 @@ def _lane(
             _count(bins, each, since_ms, step)
         lane["bins"] = [[place, *found] for place, found in enumerate(bins) if any(found)]
         return lane
-    lane["spans"] = [span_json(each) for each in seen]
+    lane["spans"] = [span_json(each) | {"heard_ms": gone.get(each.instant)} for each in seen]
     lane["waits"] = [[before.end_ms, after.begin_ms] for before, after in _again(seen)]
     lane["holds"] = [[since, until] for since, until in holds if until >= since_ms and since <= until_ms]
     return lane

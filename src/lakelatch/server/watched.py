@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -55,7 +55,7 @@ class Watched:
         self.coordinator: Coordinator | None = None
         self._ledger, self._bodies = Ledger(), LogBodies(table.store)
         self._tail = Tail(table.store, newest=False, body=self._bodies.body)
-        self._mutex = threading.Lock()  # guards the ledger and the holds
+        self._mutex = threading.RLock()  # guards the ledger and the holds
         self._looking = threading.Lock()
         self._looked_at: float | None = None
         self._holder: Holder | None = None
@@ -171,7 +171,14 @@ class Watched:
         return settings.to_json() | {"lock": shown(settings.lock)}
 
     def lanes(
-        self, *, since_ms: int | None, until_ms: int | None, lanes: int, skip: int, writer: str
+        self,
+        *,
+        since_ms: int | None,
+        until_ms: int | None,
+        lanes: int,
+        skip: int,
+        writer: str,
+        gone: Mapping[str, int] | None = None,
     ) -> dict[str, Any]:
         """Return the `picture` of a stretch of time; without a beginning, of the newest few hundred transactions."""
         with self._mutex:
@@ -186,7 +193,40 @@ class Watched:
                 lanes=lanes,
                 skip=skip,
                 writer=writer,
+                gone=gone or {},
             )
+
+    def state(self, *, newest: int, **stretch: Any) -> dict[str, Any]:
+        """Return all that the dashboard shows, as of one slot of the log.
+
+        Args:
+            newest: how many of the newest transactions.
+            stretch: as of `lanes`.
+        """
+        # Beats and markers are read before, since that takes time: of a transaction that has begun since they are unknown.
+        # While the log is being read for the first time it is not read twice, so that the picture comes soon and grows.
+        opened = self.open() if self.ready else []
+        services = self.services() if self.ready else {"plans": [], "readers": []}
+        with self._mutex:
+            begun = self._ledger.state.open
+            known = {each["instant"]: each for each in opened if each["instant"] in begun}
+            found = [*known.values(), *(_just_begun(begin) for name, begin in begun.items() if name not in known)]
+            plans = {each["instant"]: each for each in services["plans"]}
+            gone = {
+                each["instant"]: self._now_ms() - round((each["beat_s"] or 0) * 1000)
+                for each in found if each["state"] in ("silent", "dead")
+            }  # fmt: skip
+            return {
+                "summary": self.summary() | {"gone": len(gone)},
+                "lock": self.lock(),
+                "lanes": self.lanes(**stretch, gone=gone),
+                "open": found,
+                "services": services | {"plans": [each for name, each in plans.items() if name in begun]},
+                "newest": [
+                    each | {"heard_ms": gone.get(each["instant"])}
+                    for each in self.timeline(limit=newest, before="")["instants"]
+                ],
+            }
 
     def timeline(self, *, limit: int, before: str) -> dict[str, Any]:
         """Return the newest transactions, newest first."""
@@ -217,16 +257,10 @@ class Watched:
 
     def _open_one(self, begin: Begin, behind: list[str]) -> dict[str, Any]:
         state, beat = state_of(self.table.session, begin)
-        return {
-            "instant": begin.instant,
-            "operation": begin.operation,
-            "writer": begin.writer,
-            "host": begin.process.host if begin.process else None,
-            "pid": begin.process.pid if begin.process else None,
+        return _just_begun(begin) | {
             "age_s": round(max(self.env.now() - to_epoch_ms(begin.instant) / 1000, 0), 3),
             "beat_s": None if beat is None else round(beat, 3),
             "state": "planned" if begin.waits else state,
-            "reserved": str(begin.reserved) if begin.reserved else None,
             "behind": behind,
             "markers": len(list_markers(self.table.store, begin.instant)),
         }
@@ -326,3 +360,21 @@ class Watched:
                 kept = self._kept[name] = (head, now, make())
             found: T = kept[2]
             return found
+
+
+def _just_begun(begin: Begin) -> dict[str, Any]:
+    """Return an open transaction of which no beat and no marker has been looked for yet."""
+    process = begin.process
+    return {
+        "instant": begin.instant,
+        "operation": begin.operation,
+        "writer": begin.writer,
+        "host": process.host if process else None,
+        "pid": process.pid if process else None,
+        "age_s": 0.0,
+        "beat_s": None,
+        "state": "planned" if begin.waits else "alive",
+        "reserved": str(begin.reserved) if begin.reserved else None,
+        "behind": [],
+        "markers": 0,
+    }

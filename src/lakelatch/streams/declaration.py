@@ -441,6 +441,7 @@ def refuse_table(config: TableConfig, table: str, *, buckets: int | None, rules:
             config.merge_mode not in (None, COMMIT_TIME_ORDERING) or bool(config.ordered_by),
             "have no ordering_field: each stream has one",
         ),
+        (config.row_ids, "have a record key, by which streams find their rows"),
         (bool(config.time_unit), "be partitioned by columns of its rows, and not by a time"),
         (rules, "have no unique constraints, no check, and no rule of merging of its own"),
         (config.partial_update_mode not in (None, IGNORE_DEFAULTS), "have no other mode of partial updates"),

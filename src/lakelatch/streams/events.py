@@ -130,7 +130,7 @@ def events_of(
     """Yield the blocks of log files in slot order.
 
     Args:
-        columns: the value columns to read; None: all. Meta columns and ordering columns are always read.
+        columns: the columns to read; None: all. Those that order the events are always read.
         strict: raise for a torn block, which readers skip.
 
     Raises:
@@ -244,7 +244,7 @@ def _read(block: Block, streams: Sequence[Stream], log: LogFile, columns: Collec
     wanted = [
         name
         for name in file.schema_arrow.names
-        if name in carried and (columns is None or name in columns or name in META_COLUMNS or name in stream.ordered_by)
+        if name in carried and (columns is None or name in columns or name in stream.ordered_by)
     ]
     with _damage_is_told(block):
         rows = file.read(wanted, use_threads=False)

@@ -19,7 +19,7 @@ slot.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 from ..errors import CorruptTableError, InputError, TableError
 from ..hudi.files import StoredParquet
-from ..hudi.merge import alike, merged_rows, needed_columns, widened
+from ..hudi.merge import alike, merged_rows, needed_columns, read_key, widened
 from ..hudi.table import META_COLUMNS, RECORD_KEY, TableConfig, shown
 from ..hudi.timeline import FileSlice
 from ..mergers import Groups
@@ -66,7 +66,8 @@ def slice_rows(
     """
     if not streams:
         return merged_rows(store, config, group, columns=columns, meta=meta, strict=strict)
-    return stitched(store, streams, group, columns=columns, meta=meta, strict=strict).rows
+    key = read_key(config.record_key_fields, columns, meta=meta)
+    return stitched(store, streams, group, columns=columns, meta=meta, strict=strict, key=key).rows
 
 
 def stitched(
@@ -77,8 +78,9 @@ def stitched(
     columns: Collection[str] | None = None,
     meta: bool = True,
     strict: bool = False,
+    key: str = RECORD_KEY,
 ) -> Stitched:
-    """Return the rows and floors of a slice. Arguments as for `hudi.merge.merged_rows`.
+    """Return the rows and floors of a slice. Arguments as for `hudi.merge.merged_rows`; and ``key``, as of `read_key`.
 
     Raises as `events_of` does, and:
         ConfigError: a merger of a column that is read cannot be imported here.
@@ -87,14 +89,20 @@ def stitched(
     more = [name for each in streams for name in each.ordered_by]
     more += [name for each in streams for name in each.needed(columns or ())]
     needed = needed_columns(columns, more, meta=meta)
+    if needed is not None and key != RECORD_KEY:
+        needed = {*needed} - {RECORD_KEY}
     base, floors = _base(store, group, needed)
-    if base is not None and strict and pc.count_distinct(base.column(RECORD_KEY)).as_py() < base.num_rows:
+    if base is not None and strict and pc.count_distinct(base.column(key)).as_py() < base.num_rows:
         raise _repeated()
     blocks = list(events_of(store, streams, group.logs, columns=needed, strict=strict))
-    if needed is not None:
-        blocks = [_with_rows(each, needed) for each in blocks]
+    if key != RECORD_KEY:
+        tables = [*([base] if base is not None else []), *(each.rows for each in blocks)]
+        if any(
+            each.schema.field(key).type != pa.string() for each in tables
+        ):  # floors have record keys, which are texts
+            return stitched(store, streams, group, columns=columns, meta=meta, strict=strict)
     try:
-        return _stitched(base, floors, blocks, streams, columns)
+        return _stitched(base, floors, blocks, streams, columns, key)
     except pa.ArrowException as e:
         raise CorruptTableError(
             f"The log files of {group.group} do not fit together ({e}), the newest is {group.logs[-1].path}. Restore them "
@@ -110,23 +118,20 @@ def stitched(
         ) from e
 
 
-def _with_rows(events: Events, needed: Collection[str]) -> Events:
-    return replace(events, rows=events.rows.select([n for n in events.rows.column_names if n in needed]))
-
-
 def _stitched(
     base: pa.Table | None,
     floors: pa.Table | None,
     blocks: Sequence[Events],
     streams: Sequence[Stream],
     columns: Collection[str] | None,
+    key: str = RECORD_KEY,
 ) -> Stitched:
     """Merge the keys that have events, and put their rows among the others, of which only the key is read.
 
     A column that no event changes is passed on unchanged.
     """
     # Most keys of a base file have no event, so only the others are merged.
-    chunks = [chunk for each in blocks for chunk in each.rows.column(RECORD_KEY).chunks]
+    chunks = [chunk for each in blocks for chunk in each.rows.column(key).chunks]
     keys = pa.chunked_array(chunks, pa.string()).unique()
     rest = None
     if floors is not None:
@@ -134,9 +139,9 @@ def _stitched(
         floors, rest = floors.filter(some), floors.filter(pc.invert(some))
     met = np.zeros(0, np.int64)
     if base is not None:
-        met = np.flatnonzero(np.asarray(pc.is_in(base.column(RECORD_KEY), value_set=keys)))
+        met = np.flatnonzero(np.asarray(pc.is_in(base.column(key), value_set=keys)))
     old = None if base is None else base if len(met) == base.num_rows else base.take(pa.array(met))
-    made = _Slice(old, floors, blocks, streams, columns)
+    made = _Slice(old, floors, blocks, streams, columns, key)
     for number, block in enumerate(blocks):
         made.apply(number, block)
     found = made.result(columns)
@@ -152,15 +157,18 @@ def _put_in(base: pa.Table, met: _Places, rows: pa.Table, made: _Slice) -> pa.Ta
     kept, new = met[there], rows.num_rows - int(there.sum())
     left = np.ones(base.num_rows, bool)
     left[met[~there]] = False
-    added = base.num_rows + len(kept) + np.arange(new)
-    found = {}
+    added = (base.num_rows + len(kept) + np.arange(new)).astype(np.int32)
+    # The columns of a stream mostly change in the same rows; and places of 32 bits are half of the memory to move.
+    found, sources = {}, dict[bytes, pa.Array]()
     for name, column in zip(rows.column_names, widened(base, rows.schema).columns, strict=True):
         now, changed = rows.column(name), made.changed(name)[there]
-        places = np.arange(base.num_rows)
-        places[kept[changed]] = base.num_rows + np.flatnonzero(changed)
         if changed.any() or len(kept) < len(met):
+            if (mark := changed.tobytes()) not in sources:
+                places = np.arange(base.num_rows, dtype=np.int32)
+                places[kept[changed]] = base.num_rows + np.flatnonzero(changed)
+                sources[mark] = pa.array(np.concatenate([places[left], added]))
             column = pa.chunked_array([*column.chunks, *now.chunks], now.type)
-            found[name] = column.take(pa.array(np.concatenate([places[left], added])))
+            found[name] = column.take(sources[mark])
         else:
             found[name] = pa.chunked_array([*column.chunks, *now.slice(len(kept)).chunks], now.type)
     return pa.table(found)
@@ -197,15 +205,16 @@ class _Slice:
         blocks: Sequence[Events],
         streams: Sequence[Stream],
         columns: Collection[str] | None,
+        key: str,
     ) -> None:
         tables = alike([*([base] if base is not None else []), *(each.rows for each in blocks)])
-        self._rows = pa.concat_tables(tables) if tables else pa.table({RECORD_KEY: pa.array([], pa.string())})
+        self._rows = pa.concat_tables(tables) if tables else pa.table({key: pa.array([], pa.string())})
         self._rows = self._with_defaults(blocks, streams, columns).combine_chunks()
         ends = np.cumsum([0, *(each.num_rows for each in tables)])
         old = int(ends[1]) if base is not None else 0
         self._ends = ends[1:] if base is not None else ends
         self._streams = {each.name: each for each in streams}
-        keys = self._rows.column(RECORD_KEY)
+        keys = self._rows.column(key)
         if floors is not None:
             keys = pa.chunked_array([*keys.chunks, *floors.column(RECORD_KEY).cast(pa.string()).chunks], pa.string())
         encoded = keys.combine_chunks().dictionary_encode()

@@ -305,6 +305,7 @@ def test_a_key_that_is_there_twice_is_named(world: World) -> None:
     ("given", "told"),
     [
         ({"unique_constraints": [["v"]]}, "unique constraints"),
+        ({"record_key": None}, "have a record key"),
         ({"check": "v > -5"}, "no check"),
         ({"merge": {"n": "sum"}}, "rule of merging"),
         ({"partition_by": "days(b_day)", "schema": SCHEMA.append(pa.field("b_day", "date32"))}, "not by a time"),

@@ -233,6 +233,7 @@ CALLS = {
     "time_of": None,  # pure
     "close": None,
     "explain_row": ("x",),
+    "adopt_streams": ({"s": {"columns": "v", "ordering": "at"}},),
     "stream": ("x",),
     "lease": ("x",),
     "read_slice": (None,),

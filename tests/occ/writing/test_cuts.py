@@ -22,7 +22,13 @@ from .test_merge_rules import Row
 LENGTH = 3
 CUTS = [[n for n in range(1, LENGTH) if cuts & 1 << n - 1] for cuts in range(2 ** (LENGTH - 1))]
 LISTS = ("collect_list(3)", "collect_set(3)", "top_n(2)")
-IN_ORDER = ("first", "first_non_null", "collect_list(3)", "merge_map")  # refused where rows may come late
+IN_ORDER = (
+    "first",
+    "first_non_null",
+    "collect_list(3)",
+    "merge_map",
+    "listagg(', ')",
+)  # refused where rows may come late
 TIMES = [1, 2, 3]
 
 
@@ -36,6 +42,8 @@ def kind_of(spec: str) -> pa.DataType:
         return pa.map_(pa.string(), pa.int64())
     if spec == "product":
         return pa.float64()
+    if spec.startswith("listagg"):
+        return pa.string()
     return pa.bool_() if spec.startswith("bool") else pa.list_(pa.int64()) if spec in LISTS else pa.int64()
 
 
@@ -49,6 +57,8 @@ def stories(columns: dict[str, str], times: list[float]) -> list[list[Row]]:
                 value: Any = step > 2 if spec.startswith("bool") else [step] if spec in LISTS else step
                 if spec == "merge_map":
                     value = [(str(step % 2), step)]  # the third replaces the first
+                if spec.startswith("listagg"):
+                    value = str(step)
                 row[name] = None if null else value
             rows.append(row)
         found.append(rows)

@@ -48,6 +48,9 @@ def create(
     url: Url,
     *,
     record_key: Annotated[str, typer.Option(help="Column or columns that identify a row, separated by commas.")] = "",
+    no_record_key: Annotated[
+        bool, typer.Option("--no-record-key", help="None do: each row gets an id in a column row_id.")
+    ] = False,
     partition_by: Annotated[
         str, typer.Option(help="Columns whose values name the partitions, or days(at) of a time.")
     ] = "",
@@ -100,8 +103,11 @@ def create(
         merge=dict(each.partition("=")[::2] for each in merge or []) or None,
         **settings,
     )
-    if not record_key:
-        raise InputError("name the column that identifies a row: --record-key id (several: --record-key id,day)")
+    if bool(record_key) == no_record_key:
+        raise InputError(
+            "name the column that identifies a row: --record-key id (several: --record-key id,day); or say --no-record-key, and "
+            "each row gets an id in a column row_id"
+        )
     # With --exist-ok an omitted property is that of the existing table.
     asked: dict[str, Any] = {
         "partition_by": _names(partition_by) or None,
@@ -117,7 +123,7 @@ def create(
     there = exist_ok and open_store(url).head(PROPERTIES) is not None
     with make(
         url,
-        record_key=_names(record_key),
+        record_key=_names(record_key) if record_key else None,
         exist_ok=exist_ok,
         **{each: value for each, value in asked.items() if value is not None},
         **settings,

@@ -10,6 +10,7 @@ from .log_records import (
     merged_logs,
     merged_rows,
     needed_columns,
+    read_key,
     standing,
     told_of_torn,
 )

@@ -85,16 +85,50 @@ def merged_rows(
     ordering = ordering_of(config)
     blocks = _counting(store, group.logs, strict=strict)
     needed = needed_columns(columns, ordering, meta=meta)
-    changes = _Changes(ordering, needed)
+    # Deletes name record keys, and partial updates may lack other columns.
+    plain_rows = group.base is not None and not any(block.kind == DELETE or block.partial for block in blocks)
+    key = read_key(config.record_key_fields, columns, meta=meta) if plain_rows else RECORD_KEY
+    try:
+        rows = _merged(store, config, group, blocks, ordering, needed, key)
+    except _OtherKeys:
+        rows = _merged(store, config, group, blocks, ordering, needed, RECORD_KEY)
+    if columns is None:
+        return rows
+    return rows.drop_columns([name for name in ordering if name not in columns and name in rows.column_names])
+
+
+def _merged(
+    store: Store,
+    config: TableConfig,
+    group: FileSlice,
+    blocks: Iterable[Block],
+    ordering: Sequence[str],
+    needed: Collection[str] | None,
+    key: str,
+) -> pa.Table:
+    if needed is not None and key != RECORD_KEY:
+        needed = {*needed} - {RECORD_KEY}
     base = _base(store, group, needed)
+    changes = _Changes(ordering, needed, key)
+    changes.refuse_other_keys(base)
     with _fitting(group.logs):
         changes.take(blocks)
         if ordering and (names := changes.columns_with(base)):
             config.refuse_unordered(names)
-        rows = changes.onto(base)
-    if columns is None:
-        return rows
-    return rows.drop_columns([name for name in ordering if name not in columns and name in rows.column_names])
+        return changes.onto(base)
+
+
+def read_key(fields: Sequence[str], columns: Collection[str] | None, *, meta: bool) -> str:
+    """Return the column by which rows are told apart when these are read: the only field of the record key, if it is among
+    them. Decoding the record key as well takes as long as several columns. Arguments as for `merged_rows`.
+    """
+    if meta or columns is None or len(fields) != 1 or fields[0] not in columns or RECORD_KEY in columns:
+        return RECORD_KEY
+    return fields[0]
+
+
+class _OtherKeys(Exception):
+    """The field of the record key does not tell rows apart by itself."""
 
 
 def needed_columns(
@@ -310,10 +344,12 @@ class _Changes:
     Args:
         ordering: the ordering fields; the first that differs decides.
         columns: the columns to read; None: all.
+        key: the column that tells rows apart.
     """
 
-    def __init__(self, ordering: Sequence[str], columns: Collection[str] | None = None) -> None:
-        self._ordering, self._columns = ordering, columns
+    def __init__(self, ordering: Sequence[str], columns: Collection[str] | None = None, key: str = RECORD_KEY) -> None:
+        self._ordering, self._columns, self._key = ordering, columns, key
+        self._kind: pa.DataType | None = None  # of a key that is not the record key
         self._rows: list[pa.Table] = []
         self._count = 0
         self._newest: dict[str, _Change] = {}
@@ -331,6 +367,7 @@ class _Changes:
                 path=block.path,
                 feature="streams",
             )
+        self.refuse_other_keys(rows)
         if block.partial:
             if lacking := [name for name in self._ordering if name not in rows.column_names]:
                 raise _unclear(block.path, f"lack {', '.join(lacking)}, by which rows are ordered")
@@ -342,6 +379,19 @@ class _Changes:
             self._look_at(block, rows, self._count)
         self._rows.append(rows)
         self._count += rows.num_rows
+
+    def refuse_other_keys(self, rows: pa.Table | None) -> None:
+        """Raise `_OtherKeys` unless equal values of the key mean the same row in all that was read."""
+        if self._key == RECORD_KEY or rows is None:
+            return
+        keys = rows.column(self._key) if self._key in rows.column_names else pa.nulls(1)
+        self._kind = self._kind or keys.type
+        if (
+            keys.null_count
+            or keys.type != self._kind
+            or not (pa.types.is_integer(keys.type) or keys.type == pa.string())
+        ):
+            raise _OtherKeys
 
     def _read(self, names: Sequence[str], block: Block) -> list[str]:
         """Return the columns of a block that must be read."""
@@ -363,9 +413,9 @@ class _Changes:
 
     def _are_whole(self, rows: pa.Table) -> bool:
         """Return whether these rows hold no delete, and their keys and ordering values compare in Arrow as in Python."""
-        keys = rows.column(RECORD_KEY)
+        keys = rows.column(self._key)
         # A delete mark, or a value that Python and Arrow order differently (null, NaN), needs the slow path.
-        if _IS_DELETED in rows.column_names or keys.type != pa.string() or keys.null_count:
+        if _IS_DELETED in rows.column_names or keys.type not in (pa.string(), self._kind) or keys.null_count:
             return False
         if not self._ordering:
             return True
@@ -387,7 +437,8 @@ class _Changes:
     def _newest_whole(self) -> npt.NDArray[np.int64]:
         """Return the indexes of the newest rows if all blocks have whole rows only, in the order in which their keys came."""
         blocks = [rows for _, rows in self._whole]
-        keys = pa.chunked_array([chunk for rows in blocks for chunk in rows.column(RECORD_KEY).chunks], pa.string())
+        chunks = [chunk for rows in blocks for chunk in rows.column(self._key).chunks]
+        keys = pa.chunked_array(chunks, self._kind or pa.string())
         codes = np.asarray(pc.dictionary_encode(keys.combine_chunks()).indices)
         age = np.zeros(len(codes), np.int64)
         if self._ordering:
@@ -401,7 +452,7 @@ class _Changes:
         return newest
 
     def _look_at(self, block: Block, rows: pa.Table, start: int) -> None:
-        keys = rows.column(RECORD_KEY).to_pylist()
+        keys = rows.column(self._key).to_pylist()
         values = self._values(rows)
         gone = rows.column(_IS_DELETED).to_pylist() if _IS_DELETED in rows.column_names else [None] * len(keys)
         for number, (key, value, is_gone) in enumerate(zip(keys, values, gone, strict=True)):
@@ -479,7 +530,7 @@ class _Changes:
     def onto(self, base: pa.Table | None) -> pa.Table:
         """Return the base file's rows after these changes."""
         if base is None and not self._rows:
-            return pa.table({RECORD_KEY: pa.array([], pa.string())})
+            return pa.table({self._key: pa.array([], self._kind or pa.string())})
         logged, columns = self._rows, self._columns
         if columns is not None:
             logged = [rows.select([n for n in rows.column_names if n in columns]) for rows in logged]
@@ -496,7 +547,7 @@ class _Changes:
             rows = written.take(pa.array(places, pa.int64()))
         if self._partial:
             rows = pa.concat_tables([rows, self._updated(old, written, logged)])
-        return merge(old, rows, ordering=self._ordering).rows
+        return merge(old, rows, ordering=self._ordering, key=self._key).rows
 
     def _updated(self, old: pa.Table, written: pa.Table, logged: Sequence[pa.Table]) -> pa.Table:
         """Return the rows with partial updates applied, except those that are newer in the base file."""
@@ -547,10 +598,10 @@ class _Changes:
         deletes = {key: each.ordering for key, each in self._newest.items() if each.place is None}
         if not deletes:
             return np.zeros(base.num_rows, bool)
-        all_keys = plain(base.column(RECORD_KEY))
+        all_keys = plain(base.column(self._key))
         taken = np.array(pc.is_in(all_keys, value_set=pa.array(list(deletes), all_keys.type)))
         some = base.filter(pa.array(taken))
-        keys, values = some.column(RECORD_KEY).to_pylist(), self._values(some)
+        keys, values = some.column(self._key).to_pylist(), self._values(some)
         taken[taken] = [self._wins(deletes[k], value) for k, value in zip(keys, values, strict=True)]
         return taken
 
@@ -595,6 +646,8 @@ def alike(tables: Sequence[pa.Table]) -> list[pa.Table]:
     """Return all tables with all of their columns, in the widest type; if two types cannot be joined the later one is used."""
     kinds: dict[str, pa.DataType] = {}
     for table in tables:
+        if kinds and table.schema.equals(tables[0].schema):
+            continue
         for column in table.schema:
             kinds[column.name] = _wider(kinds.get(column.name, column.type), column.type)
     schema = pa.schema(list(kinds.items()))

@@ -134,16 +134,18 @@ class Effects:
     settled: bool = False
 
 
-def merge(base: pa.Table, incoming: pa.Table, *, ordering: Sequence[str] = (), ties: Ties = "last") -> Merged:
+def merge(
+    base: pa.Table, incoming: pa.Table, *, ordering: Sequence[str] = (), ties: Ties = "last", key: str = RECORD_KEY
+) -> Merged:
     """Return ``base`` with matching rows replaced by incoming ones, and new keys at the end.
 
-    Both have the column `RECORD_KEY`; keys are unique in each (`deduplicate`). Columns that only ``incoming`` has are null in
+    Both have the column ``key``; keys are unique in each (`deduplicate`). Columns that only ``incoming`` has are null in
     the old rows; columns that only ``base`` has (the other meta columns) are null in the new ones.
     """
     schema = joined_schema(base.schema, incoming.schema)
     if not base.num_rows:
         return Merged(widened(incoming, schema), inserts=incoming.num_rows)
-    old_keys, new_keys = array_of_column(base, RECORD_KEY), array_of_column(incoming, RECORD_KEY)
+    old_keys, new_keys = array_of_column(base, key), array_of_column(incoming, key)
     # Keys are unique on both sides, so each old row has at most one incoming partner: its index, or null.
     match = pc.index_in(old_keys, value_set=new_keys)
     matched = np.asarray(match.is_valid())
@@ -334,6 +336,9 @@ def joined_schema(base: pa.Schema, incoming: pa.Schema) -> pa.Schema:
 
 def widened(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the rows with these columns in these types; missing columns are null."""
+    # Most have them already, and looking at each column of each of many small tables takes longer than their rows.
+    if rows.schema.equals(schema) and all(field.nullable for field in schema):
+        return rows.replace_schema_metadata()
     columns: list[Any] = []
     for field in schema:
         if field.name not in rows.column_names:

@@ -30,6 +30,7 @@ from .config import (
     COPY_ON_WRITE,
     MERGE_ON_READ,
     PROPERTIES_PATH,
+    ROW_ID,
     STREAMS_KEY,
     TIME_UNITS,
     TableConfig,

@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...arguments import brief
 from ...errors import CorruptTableError, InputError
 from .avro_shape import read_schema, shape_of
 from .column_types import META_COLUMNS, optional, refuse_dropped, required_columns, storable
@@ -98,7 +99,10 @@ def from_avro(text: str) -> pa.Schema:
     import pyarrow as pa
 
     try:
-        return pa.schema(_arrow_fields(read_schema(text), {}))
+        schema = read_schema(text)
+        if schema["type"] != "record":  # then nobody has looked at its fields
+            raise ValueError(f"{brief(schema['type'])} in place of a record")
+        return pa.schema(_arrow_fields(schema, {}))
     except (KeyError, TypeError, ValueError, OverflowError, pa.ArrowException) as error:
         raise CorruptTableError(
             f"The schema in a commit cannot be understood ({error!r}). Look at the commit with `lakelatch timeline`",

@@ -92,6 +92,10 @@ def _by_time(value: str) -> tuple[str, str]:
     return found[1], found[2]
 
 
+ROW_ID = "row_id"  # the column of the ids that rows of a table without a key get
+_ROW_IDS_KEY = "lakelatch.row.ids"
+
+
 def time_column(unit: str, source: str) -> str:
     """Return the name of the column that is computed from a time: ``at_day`` for days of ``at``."""
     return f"{source}_{unit.removesuffix('s')}"
@@ -142,6 +146,7 @@ class TableConfig:
     record_key_fields: tuple[str, ...] = _key("hoodie.table.recordkey.fields", _names, default=())
     partition_fields: tuple[str, ...] = _key("hoodie.table.partition.fields", _bare_names, default=())
     by_time: tuple[str, str] = _key(_TIME_KEY, _by_time, default=("", ""))
+    row_ids: bool = _key(_ROW_IDS_KEY, _flag, default=False)
     keygen: str = _key("hoodie.table.keygenerator.type", default="")
     keygen_class: str = _key("hoodie.table.keygenerator.class", default="")
     precombine_fields: tuple[str, ...] = _key("hoodie.table.precombine.field", _names, default=())
@@ -256,6 +261,7 @@ class TableConfig:
             "hoodie.table.recordkey.fields": ",".join(self.record_key_fields) or None,
             "hoodie.table.partition.fields": ",".join(self.partition_fields) or None,
             _TIME_KEY: f"{self.time_unit}({self.time_source})" if self.time_unit else None,
+            _ROW_IDS_KEY: "true" if self.row_ids else None,
             "hoodie.table.keygenerator.type": self.keygen or None,
             "hoodie.table.keygenerator.class": self.keygen_class or None,
             "hoodie.table.precombine.field": ordering if v8 else None,
@@ -315,6 +321,11 @@ class TableConfig:
     def merge_on_read(self) -> bool:
         """True when file slices may have log files."""
         return self.table_type == MERGE_ON_READ
+
+    @property
+    def keyed_by(self) -> tuple[str, ...] | None:
+        """The record key as `create` takes it; None if rows get ids."""
+        return None if self.row_ids else self.record_key_fields
 
     @property
     def plain_partitions(self) -> bool:

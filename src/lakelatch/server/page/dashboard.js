@@ -38,6 +38,8 @@
     return time + ":" + two(d.getUTCSeconds()) + (step < 1000 ? "." + String(d.getUTCMilliseconds()).padStart(3, "0") : "");
   };
   const stamp = (ms) => new Date(ms).toISOString().replace("T", " ").slice(0, 23);
+  // An open transaction whose writer has died, or has not been heard for too long, is as good as dead.
+  const fate = (span) => span.end_ms === null && span.heard_ms ? "dead" : span.outcome;
   const kind = (outcome) => outcome.replace(" ", "");
 
   function put(parent, ...children) {
@@ -69,8 +71,9 @@
     if (!rows.length) return el("p", { class: "quiet" }, nothing);
     const numeric = columns.map((c) => c.endsWith("#"));
     const head = el("tr", {}, columns.map((c, i) => el("th", { scope: "col", class: numeric[i] ? "n" : null }, c.replace("#", ""))));
-    return el("table", {}, caption ? el("caption", {}, caption) : null, el("thead", {}, head),
-      el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, i) => el("td", { class: numeric[i] ? "n" : null }, cell ?? "–"))))));
+    // In a narrow card each row is a paragraph, with the name of its column before each cell; the style needs their number.
+    return el("table", { class: "c" + columns.length }, caption ? el("caption", {}, caption) : null, el("thead", {}, head),
+      el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, i) => el("td", { class: numeric[i] ? "n" : null, "data-of": columns[i].replace("#", "") }, cell ?? "–"))))));
   }
   const link = (instant) => el("button", { type: "button", class: "link", click: () => explain(instant) }, instant);
   const mark = (outcome) => el("span", { class: "state" }, glyphOf(outcome, 14), " ", outcome);
@@ -101,15 +104,13 @@
       const span = RANGES[state.range][1];
       if (!state.follow) { query.set("since_ms", Math.round(state.since)); query.set("until_ms", Math.round(state.until)); }
       else if (span) query.set("since_ms", span < 0 ? 0 : Math.max(Date.now() - span, 0));
-      const [facts, lanes, lock] = await Promise.all([ask(at("")), ask(at("/lanes?" + query)), ask(at("/lock"))]);
+      // One answer, so that numbers, lanes and tables tell of the same moment.
+      const { summary, lock, lanes, open, services, newest } = await ask(at("/state?" + query));
       if (name !== state.table) return;
       const first = !state.lanes;
-      Object.assign(state, { lanes, lock, summary: facts.summary, heardAt: Date.now() });
-      showTiles(); showLock(); showCoordinator(); showConflicts(); showLanes();
+      Object.assign(state, { lanes, lock, summary, heardAt: Date.now() });
+      showTiles(); showLock(); showCoordinator(); showConflicts(); showLanes(); showOpen(open); showServices(services); showNewest(newest);
       if (first) performance.mark("first-picture");
-      const [open, services, newest] = await Promise.all([ask(at("/open")), ask(at("/services")), ask(at("/timeline?limit=50"))]);
-      if (name !== state.table) return;
-      showOpen(open.open); showServices(services); showNewest(newest.instants);
       if (Date.now() - state.sized > 30000) { state.sized = Date.now(); showSizes(await ask(at("/sizes"))); }
       trouble(state.summary.error ? "The last look at the table failed: " + state.summary.error : state.summary.ready ? "" : "The log is being read; the picture grows.");
     } catch (error) {
@@ -141,7 +142,7 @@
       tile("Last commit", last ? seconds(last.age_s + since) + " ago" : "none yet", last ? last.operation.toLowerCase() + " by " + last.writer : ""),
       tile("Landed", number(landed), (o.merged ? number(o.merged) + " merged again, " : "") + count(s.writers, "writer")),
       tile("Lost", number(lost), (landed + lost ? (100 * lost / (landed + lost)).toFixed(1) + " %, " : "") + seconds(s.wasted_s) + " wasted"),
-      tile("Open now", number(s.open), s.planned ? number(s.planned) + " planned" : "no plans wait"),
+      tile("Open now", number(s.open), (s.gone ? number(s.gone) + " dead or silent, " : "") + (s.planned ? number(s.planned) + " planned" : "no plans wait")),
       tile("Lock", holder ? "held " + seconds(holder.held_s + since) : "free",
         holder ? "by " + (holder.writer || holder.reason || holder.owner) + (state.lock.queue.length ? "; " + state.lock.queue.length + " wait" : "") : state.lock.lock));
     $("where").textContent = clean(s.url);
@@ -190,7 +191,7 @@
   }
   function showNewest(instants) {
     fill($("newest"), table("", ["Transaction", "What", "Outcome", "Took#", "Lost against, why"], instants.map((each) => [
-      link(each.instant), each.operation.toLowerCase() + " by " + each.writer + (each.attempt > 1 ? ", attempt " + each.attempt : "") + (each.partners.length ? "; one transaction: " + each.partners.join(", ") : ""), mark(each.outcome),
+      link(each.instant), each.operation.toLowerCase() + " by " + each.writer + (each.attempt > 1 ? ", attempt " + each.attempt : "") + (each.partners.length ? "; one transaction: " + each.partners.join(", ") : ""), mark(fate(each)),
       each.end_ms === null ? "–" : (each.exact ? "" : "≥ ") + seconds((each.end_ms - each.begin_ms) / 1000),
       [each.winner ? link(each.winner) : null, each.winner ? " " : null, each.reason]]), "Nothing has happened to this table yet."));
   }
@@ -204,6 +205,7 @@
       case "merged": return draw("path", { class: c, d: `M${x - r - 1},${y}l${r + 1},${-r - 1}l${r + 1},${r + 1}l${-r - 1},${r + 1}z` });
       case "lost": return draw("path", { class: c, d: `M${x - r},${y - r}l${2 * r},${2 * r}m0,${-2 * r}l${-2 * r},${2 * r}` });
       case "open": case "planned": return draw("path", { class: c, d: `M${x - r},${y - r}l${2 * r},${r}l${-2 * r},${r}z` });
+      case "dead": return draw("path", { class: c, d: `M${x},${y - r - 1}v${2 * r + 2}M${x - r},${y - r / 3}h${2 * r}` });
       case "waited": return draw("path", { class: c, d: `M${x - r},${y - r}h${2 * r}l${-2 * r},${2 * r}h${2 * r}z` });
       default: return draw("rect", { class: c, x: x - r, y: y - r, width: 2 * r, height: 2 * r });
     }
@@ -218,9 +220,20 @@
     return { step, found };
   }
 
+  const pen = document.createElement("canvas").getContext("2d");
+  const drawnWidth = (text) => { pen.font = "12px " + getComputedStyle(document.body).fontFamily; return pen.measureText(text).width; };
+  const nameOf = (lane) => clean(lane.writer) || "(no name)";
+  function fitting(name, width) {
+    if (drawnWidth(name) <= width) return name;
+    const letters = [...name];
+    while (letters.length && drawnWidth(letters.join("") + "…") > width) letters.pop();
+    return letters.join("") + "…";
+  }
+
   function frame() {
     const width = Math.max($("lanes").clientWidth, 280), narrow = width < 640;
-    const left = narrow ? 4 : Math.min(220, Math.max(120, width * .14)), right = 10;
+    const longest = Math.max(...state.lanes.lanes.map((lane) => drawnWidth(nameOf(lane))), 0);
+    const left = narrow ? 4 : Math.min(Math.max(longest + 14, 130), width * .32), right = 10;
     const { since_ms: since, until_ms: until } = state.lanes;
     const x = (ms) => left + (ms - since) / (until - since) * (width - left - right);
     return { width, narrow, left, right, since, until, x, time: (px) => since + (px - left) / (width - left - right) * (until - since) };
@@ -239,10 +252,9 @@
       const head = f.narrow ? 16 : 0, packed = lane.spans ? pack(lane.spans, f) : null;
       const height = head + (packed ? packed.rows : 1) * ROW + 8;
       if (n % 2 === 0) layer.stripes.append(draw("rect", { class: "stripe", x: 0, y, width: f.width, height }));
-      const most = f.narrow ? Math.floor(f.width / 7) : Math.floor((f.left - 12) / 6.6);
-      const name = clean(lane.writer) || "(no name)";
+      const name = nameOf(lane);
       layer.names.append(draw("text", { class: "name", x: f.narrow ? 6 : 4, y: y + (f.narrow ? 13 : Math.min(height / 2 + 4, 17)) },
-        draw("title", {}, name), name.length > most ? name.slice(0, most - 1) + "…" : name));
+        draw("title", {}, name), fitting(name, f.narrow ? f.width - 12 : f.left - 12)));
       if (packed) drawSpans(lane, packed, f, y + head + 4, layer.bars, places);
       else drawBins(lane, f, y + head + 2, ROW, layer.bars);
       y += height;
@@ -287,7 +299,7 @@
   function pack(spans, f) {
     const ends = [], rows = [];
     for (const span of [...spans].sort((a, b) => a.begin_ms - b.begin_ms)) {
-      const from = Math.max(f.x(span.begin_ms), f.left), to = Math.max(Math.min(f.x(span.end_ms ?? state.lanes.now_ms), f.width - f.right), from + 3);
+      const from = Math.max(f.x(span.begin_ms), f.left), to = Math.max(Math.min(f.x(span.end_ms ?? span.heard_ms ?? state.lanes.now_ms), f.width - f.right), from + 3);
       let row = ends.findIndex((end) => end + 1 < from);
       if (row < 0) row = ends.length < ROWS_MAX ? ends.length : ends.indexOf(Math.min(...ends));
       ends[row] = Math.max(to, ends[row] ?? 0);
@@ -303,10 +315,10 @@
     }
     const row = [];
     for (const { span, row: n, from, to } of packed.items) {
-      const y = top + n * ROW, name = kind(span.outcome) + (span.service ? " service" : "");
+      const y = top + n * ROW, outcome = fate(span), name = kind(outcome) + (span.service ? " service" : "");
       const made = draw("g", { class: "span", id: "s" + span.instant },
         draw("rect", { class: "body " + name, x: from, y: span.service ? y + 3 : y, width: Math.max(to - from, 2), height: span.service ? BAR - 6 : BAR, rx: 2 }),
-        glyph(span.outcome, Math.min(to, f.width - f.right), y + BAR / 2, 4),
+        glyph(outcome, Math.min(to, f.width - f.right), y + BAR / 2, 4),
         span.partners.length ? draw("rect", { class: "partners", x: from, y: y - 3, width: Math.max(to - from, 6), height: 2 }) : null);
       made.span = span;
       into.append(made);
@@ -451,8 +463,8 @@
     if (!quiet) { hint(words(found.span)); found.scrollIntoView({ block: "nearest" }); }
   }
   function words(span) {
-    const took = span.end_ms === null ? ", open" : ", took " + (span.exact ? "" : "at least ") + seconds((span.end_ms - span.begin_ms) / 1000);
-    return `${span.instant} ${span.operation.toLowerCase()} by ${span.writer}: ${span.outcome}${took}`
+    const took = span.heard_ms ? ", not rolled back yet" : span.end_ms === null ? ", open" : ", took " + (span.exact ? "" : "at least ") + seconds((span.end_ms - span.begin_ms) / 1000);
+    return `${span.instant} ${span.operation.toLowerCase()} by ${span.writer}: ${fate(span)}${took}`
       + (span.attempt > 1 ? `, attempt ${span.attempt}` : "") + (span.winner ? `, lost against ${span.winner}` : "") + (span.reason ? `: ${span.reason}` : "")
       + (span.partners.length ? `; one transaction: ${span.partners.join(", ")}` : "");
   }
@@ -500,7 +512,7 @@
   function showLegend() {
     const shape = (outcome) => draw("svg", { viewBox: "0 0 30 14", "aria-hidden": "true" }, draw("rect", { class: "body " + kind(outcome), x: 1, y: 2, width: 21, height: 10, rx: 2 }), glyph(outcome, 23, 7, 4));
     const line = (made) => draw("svg", { viewBox: "0 0 30 14", "aria-hidden": "true" }, made);
-    const items = [["open", "working"], ["landed", "landed"], ["merged", "merged again, landed"], ["lost", "lost"], ["waited", "yielded, retrying"], ["aborted", "aborted, rolled back, taken back"]].map(([o, text]) => el("li", {}, shape(o), text));
+    const items = [["open", "working"], ["landed", "landed"], ["merged", "merged again, landed"], ["lost", "lost"], ["waited", "yielded, retrying"], ["dead", "dead or silent, not rolled back yet"], ["aborted", "aborted, rolled back, taken back"]].map(([o, text]) => el("li", {}, shape(o), text));
     fill($("legend"), items,
       el("li", {}, line(draw("line", { class: "wait", x1: 2, x2: 28, y1: 7, y2: 7 })), "waiting for the next attempt"),
       el("li", {}, line(draw("rect", { class: "hold", x: 2, y: 6, width: 26, height: 3 })), "holding the lock"),
