@@ -54,9 +54,7 @@ def slots(table: lakelatch.Table) -> int:
 def test_a_number_of_buckets_that_the_rows_do_not_lie_in_is_refused_with_the_way_out(make, before, after):
     table = make(content=keyed(1), bucket_count=before)
     slot = slots(table)
-    with pytest.raises(
-        lakelatch.ConfigError, match=r"second time.*services buckets.*bucket_count=None"
-    ):
+    with pytest.raises(lakelatch.ConfigError, match=r"second time.*services buckets.*bucket_count=None"):
         table.change_settings(bucket_count=after)
     assert (table.settings.bucket_count, slots(table)) == (before, slot)
     upsert(table, keyed(2))
