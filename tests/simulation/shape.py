@@ -25,6 +25,7 @@ MIXES: dict[str, dict[str, int]] = {
     "streams": {"event": 8, "remove": 3, "several": 3, "again": 2, "declare": 1},
     "appends": {"put": 6, "take": 2, "both": 2, "set_where": 2},
     "columns": {"put": 6, "drop": 3, "take": 1, "set_where": 1},
+    "buckets": {"put": 6, "take": 1},
     "apart": {"insert": 6, "append": 5, "upsert": 2, "skew": 2, "insert_overwrite": 1, "change_mind": 1},
     "keys": {"insert_rows": 5, "upsert_rows": 5, "append": 1, "upsert": 1, "insert_overwrite": 1},
     "gone": {"insert_rows": 4, "upsert_rows": 5, "remove_rows": 3},
@@ -131,7 +132,7 @@ class Shape:
             return shape.only_services()
         if luck.random() < 0.02:
             shape = shape.appending(by_events=luck.random() < 0.5)
-            return shape.dropping() if seed % 3 == 0 else shape
+            return (shape.dropping(), shape.rebucketing(), shape)[seed % 3]
         return shape.streaming() if luck.random() < 0.02 else shape
 
     def coordinated(self) -> Shape:
@@ -183,7 +184,7 @@ class Shape:
             streams=0,
             unique=False,
             admin=False,
-            mix="mixed" if self.mix in ("appends", "columns", "keys", "streams") else self.mix,
+            mix="mixed" if self.mix in ("appends", "buckets", "columns", "keys", "streams") else self.mix,
             skew_s=min(self.skew_s, 0.09),
             drift=0.0,
         )
@@ -221,6 +222,10 @@ class Shape:
     def dropping(self) -> Shape:
         """The same on a table of which a column is dropped."""
         return replace(self.appending(), mix="columns", streams=0)
+
+    def rebucketing(self) -> Shape:
+        """The same on a table whose number of buckets changes."""
+        return replace(self.appending(), mix="buckets", streams=0, bucket_count=2)
 
     def streaming(self) -> Shape:
         """On a table with streams, of which writers send events, beside services."""

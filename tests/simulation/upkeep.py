@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from lakelatch.errors import (
     CommitStateUnknownError,
+    ConfigError,
     ConflictError,
     InputError,
     LakeLatchError,
@@ -88,6 +89,8 @@ class Upkeep:
                 world.shape.appends and not world.shape.streams
             ):  # whose log files have real bytes, and are not of streams
                 acts = _ACTS_OF_APPENDS
+            if world.shape.mix == "buckets":
+                acts = acts | {"buckets": 12}
             what = luck.choices(list(acts), list(acts.values()))[0]
             call = Call(what, table.writer)
             self.calls.append(call)
@@ -136,6 +139,9 @@ class Upkeep:
         plans = table.plans()
         return self._told(table.execute(self.world.scheduler.random.choice(plans).instant)) if plans else None
 
+    def _buckets(self, table: Table) -> None:
+        table.change_buckets(self.world.scheduler.random.randint(1, 3))
+
     def _archive(self, table: Table) -> None:
         least = self.world.scheduler.random.randint(1, 3)
         table.archive(keep_min=least, keep_max=least)
@@ -160,7 +166,7 @@ class Upkeep:
 
     def _restore(self, table: Table) -> str | None:
         commits = table.timeline().commits[-4:]
-        with suppress(UnsupportedTableError):  # what would be taken back is older than all that stays
+        with suppress(UnsupportedTableError, ConfigError):  # it has other buckets, or is older than all that stays
             return table.restore(self.world.scheduler.random.choice(commits).requested).completion
         return None
 
