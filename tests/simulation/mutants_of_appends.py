@@ -43,7 +43,7 @@ def ties_need_no_order() -> Patches:
 @mutant(_by_events)
 def a_row_that_comes_back_is_appended() -> Patches:
     """A row that a log file had deleted is written into another one, where an older version in the base file beats it."""
-    return [mock.patch.object(apply_rows, "_comes_back", return_value=False)]
+    return [mock.patch.object(apply_rows, "_has_reinserted", return_value=False)]
 
 
 @mutant(_by_events)

@@ -32,7 +32,7 @@ from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.occ.writing import Verb, stream_writes
 from lakelatch.spark.writing.rebase import stats_of
 from lakelatch.spark.writing.streams import PLACE, EventsTask
-from lakelatch.streams import CLEAR, CLEARED, DELETED, RETRACTED, UPSERT, Stream, declared_in, slice_rows
+from lakelatch.streams import CLEAR, CLEARED, DELETED, RETRACTED, UPSERT, Stream, declared_in, stitched
 from lakelatch.testing import FakeEnvironment
 
 from ..streams.model import Model, Row
@@ -368,7 +368,7 @@ class Contents:
         for each in snapshot.file_slices():
             files = (each.base and each.base.path, tuple((log.path, log.completed) for log in each.logs), self.streams)
             if files not in self._known:
-                self._known[files] = _state(slice_rows(self._store, None, self.streams, each, strict=True))  # type: ignore[arg-type]
+                self._known[files] = _state(stitched(self._store, self.streams, each, strict=True).rows)
             if twice := found.keys() & self._known[files].keys():
                 raise Anomaly(f"a record key stands twice: {twice}")
             found |= self._known[files]

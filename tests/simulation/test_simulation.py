@@ -146,7 +146,8 @@ def test_every_fault_has_struck_every_step_of_the_protocol():
 
 def test_every_kind_of_work_and_every_setting_occurs():
     shapes = [Shape.of(seed) for seed in range(SEEDS)]
-    assert {each.mix for s in shapes for each in (s, s.coordinated())} == set(MIXES)
+    rare = [Shape.of(seed) for seed in range(10 * SEEDS)]  # some come once in a few hundred schedules
+    assert {each.mix for s in rare for each in (s, s.coordinated())} == set(MIXES)
     assert {s.lock for s in shapes} == {"none://", *LOCKS, SHARED_LOCK}
     assert {s.strangers for s in shapes} == {0, 1, 2}
     assert {s.isolation for s in shapes} == {"snapshot", "write-serializable", "serializable"}
