@@ -143,7 +143,7 @@ def test_a_merge_that_is_dropped_without_run_warns(table):
 
 
 def test_the_package_lists_what_is_public():
-    packages = ("locks", "server", "spark", "testing")
+    packages = ("glue", "locks", "server", "spark", "testing")
     assert dir(lakelatch) == sorted({*lakelatch.__all__, *packages, "__version__"})
     assert all(hasattr(lakelatch, name) for name in dir(lakelatch))
     assert lakelatch.spark.open, "without an import of its own"

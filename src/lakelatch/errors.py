@@ -146,7 +146,7 @@ class ConfigError(LakeLatchError):
     extra: str | None
     folder: str | None
     host: str | None
-    hosts: Sequence[str] | None
+    hosts: str | None
     isolation: str | None
     known: Sequence[str] | None
     lease_s: float | None
@@ -300,7 +300,7 @@ class LockUnavailableError(LockError):
     doubt: bool | None
     folder: str | None
     host: str | None
-    hosts: Sequence[str] | None
+    hosts: str | None
     replicas: int | None
     throttled: bool | None
     tries: int | None

@@ -236,6 +236,7 @@ CONTRAST = """() => {
 
 
 def test_a_killed_writer_is_drawn_dead_and_counted_so_everywhere(table: lakelatch.Table, url: str, visit):
+    table.close()  # or it might roll the dead one back at once
     killed = subprocess.run(
         [sys.executable, "-c", KILLED, table.url], capture_output=True, text=True, timeout=120, check=False
     )

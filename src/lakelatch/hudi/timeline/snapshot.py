@@ -150,7 +150,7 @@ class FileSlice:
             raise UnsupportedTableError(
                 f"File group {self.file_id} in partition {self.partition!r} has only log files and no "
                 "base file yet. Compact the table",
-                group=self.group,
+                group=str(self.group),
             )
         return self.base
 
@@ -444,6 +444,6 @@ def _two_base_files(one: BaseFile, other: BaseFile) -> CorruptTableError:
         f"Commit {one.instant} left two base files of file group {one.file_id}: {one.path} and {other.path}. "
         "The commit's statistics name the one that counts; delete the other (`lakelatch check` tells which)",
         instant=one.instant,
-        group=one.group,
+        group=str(one.group),
         paths=(one.path, other.path),
     )

@@ -125,7 +125,8 @@
     if (state.stream) state.stream.close();
     const stream = state.stream = new EventSource("/api/v1/tables" + at("/events"));
     const say = (text, on) => { $("live").textContent = text; $("live").className = "pill " + (on ? "on" : "off"); };
-    stream.addEventListener("open", () => say("live", true));
+    // What changed after the first answer and before this is told by no event.
+    stream.addEventListener("open", () => { say("live", true); refresh(); });
     stream.addEventListener("change", () => { say("live", true); refresh(); });
     stream.addEventListener("stopping", () => say("the server stopped", false));
     stream.addEventListener("error", () => say("not live; trying again", false));
@@ -556,7 +557,7 @@
     setInterval(() => {
       if (!state.lanes || document.hidden) return;
       showTiles();
-      if (state.follow && (state.summary.open || state.lock.holder)) refresh();
+      if (state.follow && (state.summary.open || state.lock.holder || !state.summary.ready)) refresh();
     }, 1000);
     document.addEventListener("visibilitychange", () => { if (!document.hidden && state.table) refresh(); });
     try {
