@@ -60,7 +60,8 @@ ENDLESS = {
 }
 GIVEN: dict[str, str] = {
     "record_key": "id", "columns": "v", "ordering": "v", "name": "s", "key": "k0", "query": "select 1", "merger": "max",
-    "reason": "r", "token": "1", "first": "a", "second": "b", "folder": "a",
+    "reason": "r", "token": "1", "first": "a", "second": "b", "folder": "a", "count": "4",
+    "database": "d",
 }  # fmt: skip
 
 
