@@ -26,7 +26,7 @@ help:
 	@echo "make matrix-spark  the core of the Spark tests with PySpark 3.5, 4.0, 4.1 and 4.2 (ARGS=\"--spark 4.0\")"
 	@echo "make soak       simulated schedules and random tables of new seeds (SECONDS=600 STORIES=510 SEED=1 KEEPERS=1)"
 	@echo "make weather    as root: real servers and writers cut off, stopped, killed (WEATHER=120 SEED=1 ARGS=\"--lock zookeeper\")"
-	@echo "make weather-night  the same for HOURS=8 in slices; an interrupted night goes on where it was (ARGS=\"--stores s3\")"
+	@echo "make weather-night  the same for HOURS=8 in slices; an interrupted night goes on where it was (ARGS=\"--stores s3\"); FUZZ=3600: then each decoder for so long (pip install atheris)"
 	@echo "make mutants    breaks each rule of the protocol; the simulator has to notice"
 	@echo "make bench      the short benchmarks (docs/benchmarks.md tells of the long ones)"
 	@echo "make bench-docs FOLDER=dir on a disk: measures contention for twenty minutes, writes docs/contention.md"
@@ -134,6 +134,7 @@ weather: venv
 weather-night: venv
 	@scripts/ensure_tools.sh all
 	$(BIN)/python -m tests.weather.night --hours $(or $(HOURS),8) $(ARGS)
+	$(if $(FUZZ),$(BIN)/python -m tests.fuzz.coverage $(FUZZ))
 
 mutants: venv
 	$(BIN)/python -m tests.simulation.hunt
