@@ -125,11 +125,11 @@
     if (state.stream) state.stream.close();
     const stream = state.stream = new EventSource("/api/v1/tables" + at("/events"));
     const say = (text, on) => { $("live").textContent = text; $("live").className = "pill " + (on ? "on" : "off"); };
-    // What changed after the first answer and before this is told by no event.
+    // First of all, since a change before it is told by no event.
     stream.addEventListener("open", () => { say("live", true); refresh(); });
     stream.addEventListener("change", () => { say("live", true); refresh(); });
     stream.addEventListener("stopping", () => say("the server stopped", false));
-    stream.addEventListener("error", () => say("not live; trying again", false));
+    stream.addEventListener("error", () => { say("not live; trying again", false); if (!state.lanes) refresh(); });
   }
 
   // --- numbers ------------------------------------------------------------------------------------------------
@@ -524,7 +524,6 @@
     document.title = clean(name) + " · LakeLatch";
     location.hash = encodeURIComponent(name);
     listen();
-    refresh();
   }
   async function begin() {
     const root = document.documentElement;
