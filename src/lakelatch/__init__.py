@@ -9,7 +9,6 @@ Names are imported when they are first used, so that ``import lakelatch`` is qui
 
 from __future__ import annotations
 
-import gc
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -155,14 +154,7 @@ if not TYPE_CHECKING:  # to a type checker it would make every name one of this 
         if name in _PACKAGES:
             return import_module(f".{name}", __name__)
         if name in _LAZY:
-            # An eighth of the first import's time went into collections, which look through all that it makes and free nothing.
-            collects = gc.isenabled()
-            gc.disable()
-            try:
-                return getattr(import_module(f".{_LAZY[name]}", __name__), name)
-            finally:
-                if collects:
-                    gc.enable()
+            return getattr(import_module(f".{_LAZY[name]}", __name__), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
