@@ -302,7 +302,8 @@ class Weather:
             now = time.monotonic()
             with suppress(subprocess.CalledProcessError):  # a disk that is being written to stays writable
                 pending.append((now + lasts_s, now, kind, whom, begin()))
-        for end, began, kind, whom, heal in sorted(pending, key=lambda each: each[0]):
+        # The full disk last: on one that is read-only no room can be made.
+        for end, began, kind, whom, heal in sorted(pending, key=lambda each: (each[2] == "disk full", each[0])):
             self._pass(end - time.monotonic(), samples, revive=False)
             heal()
             log.append(Fault(kind, whom, began, time.monotonic()))
