@@ -143,6 +143,11 @@ def test_more_partitions_than_a_request_takes(client, tmp_path):
         assert list(partitions(client, "flights")) == [("7",)]
 
 
+def test_what_is_no_table_is_refused_by_name(client):
+    with pytest.raises(lakelatch.InputError, match="table='trips'"):
+        glue.sync("trips", "analytics", client=client)
+
+
 def test_another_table_of_the_name_is_refused_and_stays(client, tmp_path):
     with table_in(tmp_path / "one") as one, table_in(tmp_path / "other") as other:
         glue.sync(one, "analytics")

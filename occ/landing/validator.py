@@ -248,14 +248,11 @@ class CommitValidator:
             rule = "the table has another check since, which this transaction's rows have not passed"
         else:
             rule = "the table's settings say since that more is unique, which this transaction has not checked"
-        raise ConflictError(
+        raise ConflictError.without_winner(
             f"{self._store.url}: {instant} cannot land: {rule}. Nothing of it landed; run the write again",
             table=self._store.url,
             instant=instant,
-            winner="",
             winner_op="setting",
-            winner_writer="",
-            overlap=(),
             rule=rule,
         )
 

@@ -134,14 +134,11 @@ def find_buckets(session: Session, state: LogState, count: int) -> dict[str, Any
     groups, found, free = [], list[FileSlice](), set(free_slices(session, state, view, None))
     for partition, slices in out_of_buckets(session, view.snapshot.file_slices(), count):
         if taken := [each for each in slices if each not in free]:
-            raise ConflictError(
+            raise ConflictError.without_winner(
                 f"{session.url}: a pending plan of a table service takes {taken[0].group}, which has to be laid out in buckets. "
                 "Nothing was planned; execute or cancel that plan (`lakelatch services`), then try again",
                 table=session.url,
                 instant="",
-                winner="",
-                winner_op="",
-                winner_writer="",
                 overlap=(str(taken[0].group),),
                 rule="a file group is in one pending plan",
             )

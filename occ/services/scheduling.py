@@ -119,15 +119,11 @@ def schedule(session: Session, service: PlannedService, find: Find, *, executes:
             return begin
         finally:
             session.log.unfollow(follower)
-    raise ConflictError(
+    raise ConflictError.without_winner(
         f"{session.url}: {name} could not be planned, because the table changed below it {_ATTEMPTS} times, at last: "
         f"{last}; nothing was written, try again",
         table=session.url,
         instant="",
-        winner="",
-        winner_op="",
-        winner_writer="",
-        overlap=(),
         rule="what a plan was computed on must not change before it is in the log",
     )
 

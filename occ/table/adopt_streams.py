@@ -125,15 +125,11 @@ def adopt_streams(
             session.secure_streams()
             return replace(plan, done=True)
     rule = "a table gets streams when its rows are in base files, and nobody has written since they were looked at"
-    raise ConflictError(
+    raise ConflictError.without_winner(
         f"{session.url}: others wrote rows meanwhile, {_TRIES} times, so no stream was declared. Its rows stay as they are, and "
         "what was laid out is not laid out again: pause writers that insert rows, then try again",
         table=session.url,
         instant="",
-        winner="",
-        winner_op="",
-        winner_writer="",
-        overlap=(),
         rule=rule,
     )
 

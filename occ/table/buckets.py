@@ -83,14 +83,10 @@ def change_buckets(session: Session, count: int, report: Reporter, runner: Runne
                 raise
         else:
             return replace(plan, done=True)
-    raise ConflictError(
+    raise ConflictError.without_winner(
         f"{session.url}: others wrote rows meanwhile, {_TRIES} times, so its number of buckets is as before. No row was lost: "
         "pause writers that insert rows, then try again",
         table=session.url,
         instant="",
-        winner="",
-        winner_op="",
-        winner_writer="",
-        overlap=(),
         rule="a table gets buckets when its rows lie in them, and nobody has written since they were looked at",
     ) from last

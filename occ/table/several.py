@@ -142,13 +142,9 @@ def read_together(*tables: Table) -> Cut:
         finally:
             for session, follower in zip(sessions, followers, strict=True):
                 session.log.unfollow(follower)
-    raise ConflictError(
+    raise ConflictError.without_winner(
         f"{', '.join(each.url for each in sessions)}: commits over several of these tables came in between {_TRIES} times; a "
         "retry is safe",
-        winner="",
-        winner_op="",
-        winner_writer="",
-        overlap=(),
         rule="a read of several tables is one cut",
     )
 

@@ -143,13 +143,9 @@ class SeveralTransaction:
                 _abort(begun, "another of its tables could not begin")
                 raise
             _abort(begun, "a commit over several tables came between its begins")
-        raise ConflictError(
+        raise ConflictError.without_winner(
             f"{', '.join(each.url for each in self._sessions)}: commits over several of these tables came between the begins "
             f"{_TRIES} times. Nothing was written; a retry is safe",
-            winner="",
-            winner_op="",
-            winner_writer="",
-            overlap=(),
             rule="the snapshots of several tables are one cut",
         )
 

@@ -81,14 +81,11 @@ def plan_of(txn: Writer, name: str, verb: Verb) -> StreamPlan:
     session.secure_streams()
     if workspace.changes.operation.action != "deltacommit":
         rule = "the table became one with streams since, whose events are commits of another kind"
-        raise ConflictError(
+        raise ConflictError.without_winner(
             f"{session.url}: {txn.instant} cannot write events: {rule}. Nothing of it landed; run it again",
             table=session.url,
             instant=txn.instant,
-            winner="",
             winner_op="setting",
-            winner_writer="",
-            overlap=(),
             rule=rule,
         )
     stream, schema = of_name(session.streams, name, session.url), workspace.written_schema

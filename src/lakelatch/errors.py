@@ -344,6 +344,12 @@ class ConflictError(CommitError):
     saved_bytes: int | None
     retryable = True
 
+    @classmethod
+    def without_winner(cls, message: str, rule: str, **facts: Any) -> Self:
+        """Return an error that names no commit as the winner: settings have changed, or others never paused."""
+        nobody = {"winner": "", "winner_op": "", "winner_writer": "", "overlap": ()}
+        return cls(message, rule=rule, **(nobody | facts))
+
 
 class DuplicateKeyError(ConflictError):
     """A concurrent writer inserted a key that this blind insert has too.

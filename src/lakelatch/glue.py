@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from .arguments import suggesting, text
+from .arguments import instance, suggesting, text
 from .errors import ConfigError, InputError, StorageError
 from .hudi.table import META_COLUMNS, parse_partition_path
 
@@ -89,6 +89,9 @@ def sync(
         ConfigError: boto3 is not installed, or lacks a region or credentials.
         StorageError: Glue refused or did not answer; the next call does the rest.
     """
+    from .occ.table import Table
+
+    instance(table, Table, "table", "a table that `lakelatch.open` has returned")
     glue = _Glue(client, text(database, "database").lower(), table.url)
     name = (table.config.name if name is None else text(name, "name")).lower()
     view = table.view()
