@@ -121,7 +121,7 @@ class Landing:
             if self.result is not None:  # interrupted after the commit, during cleanup
                 self._tell_that_it_landed(e)
                 if ran_out(e):
-                    self._attempt.session.log.is_behind(self._attempt.instant)
+                    self._attempt.session.log.await_readers(self._attempt.instant)
                     _log.warning("%s", e.__notes__[-1], exc_info=True)
                     return self.result
             raise
@@ -145,6 +145,7 @@ class Landing:
         attempt = self._attempt
         if self.result is not None:
             attempt.trace.tell(completion=self.result.completion, slot=self.result.slot)
+        attempt.session.log.await_readers(attempt.instant)
         record = attempt.session.records.get(attempt.instant)
         if attempt.state == "open":
             attempt.over("committed")
@@ -380,9 +381,7 @@ class Landing:
                 return
             except LakeLatchError as e:
                 if self.result is not None:
-                    # Its instant is on the timeline, and the next holder of the lock imports it. Reads of this handle
-                    # must not wait for that.
-                    session.log.is_behind(attempt.instant)
+                    # Its instant is on the timeline, and the next holder of the lock imports it.
                     _log.warning("%s has landed and is not in the log yet: %s", attempt.instant, e)
                     return
                 if isinstance(e, RolledBackError):

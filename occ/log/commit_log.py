@@ -242,7 +242,6 @@ class CommitLog:
         self._published = -1
         self._unverified: list[Commit] | None = []
         self._foreign = ForeignCommits(self, env, timeline.since)
-        self._ahead = set[str]()  # T of commits of this handle that are on the timeline and not in the log
         self._doubt = OutcomeGuard(store.url)
         self._far = is_far(store.url)
         self._met: tuple[str, bytes] | None = None  # the entry that took the slot we tried
@@ -885,18 +884,22 @@ class CommitLog:
     def past_the_log(self) -> tuple[list[str], frozenset[str]]:
         """Return T of commits since the epoch was opened that the log lacks, of other engines' restores, and of their rollbacks.
 
-        At most a second old, but for commits of this handle. A restore counts while it is under way.
+        At most a second old. A restore counts while it is under way.
         """
         with self._mutex:
             self._foreign.look(every_s=_SEEN_S)
             restores = [each.requested for each in self._foreign.pending if each.action == "restore"]
-            self._ahead &= self.state.open.keys()
-            return [*self._foreign.found, *restores, *self._ahead], self.rollbacks
+            ahead = [each for each in self._foreign.ahead if each in self.state.open]
+            return [*self._foreign.found, *restores, *ahead], self.rollbacks
 
-    def is_behind(self, instant: str) -> None:
-        """Note that this handle's commit ``instant`` is on the timeline, and that its entry could not be appended."""
-        with self._mutex:
-            self._ahead.add(instant)
+    def await_readers(self, instant: str) -> None:
+        """Wait, if this commit is on the timeline and its entry could not be appended, until every handle looks there again.
+
+        t=0  A's instant is put, which commits it; the disk is full, so its entry is not appended
+        t=1  A's caller is told that it has landed, and asks B, whose last look at the timeline was before t=0
+        """
+        if self.state.settings.timeline_first and instant in self.state.open:
+            self._env.sleep(_SEEN_S)
 
     def lists_the_timeline(self) -> None:
         """Note that the caller lists the timeline itself, so that the next listing is due a second later."""

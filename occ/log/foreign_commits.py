@@ -43,6 +43,7 @@ class ForeignCommits:
         rollbacks: T of other engines' rollbacks. One may be of a commit of ours, whose files are then gone.
         planned: their rollbacks that are not completed yet.
         pending: their other instants that are not completed.
+        ahead: T of our own commits that are completed there and whose entries the log lacks (with neighbours).
         newest: the largest T or C of the last listing, pending ones included.
     """
 
@@ -54,6 +55,7 @@ class ForeignCommits:
         self.rollbacks: set[str] = set()
         self.planned: list[Instant] = []
         self.pending: list[Instant] = []
+        self.ahead: list[str] = []
         self.newest = EARLIEST
         self._top = self._from = EARLIEST
         self._next_at = self._looked_at = 0.0
@@ -74,7 +76,8 @@ class ForeignCommits:
         due = began >= (self._next_at if every_s is None else self._looked_at + every_s)
         if not (now or self.found or awaited or due):
             return
-        self.judge(self._since(self._from, self._is_ours))
+        beside = self._log.state.settings.timeline_first
+        self.judge(self._since(self.listed_from, self._has_ended) if beside else self._since(self._from, self._is_ours))
         ended = self._env.monotonic()
         self._looked_at = began
         self._next_at = ended + max((ended - began) / _SHARE, _EVERY_S)
@@ -89,8 +92,9 @@ class ForeignCommits:
         self.planned = [each for each in shown if each.action == "rollback" and not each.completed]
         self.newest = max([self.newest, *(each.completed or each.requested for each in shown)])
         shown = [each for each in shown if each.action != "rollback"]
-        if any(self.is_unknown(each) for each in shown):
+        if self._ahead_of_the_log(shown) or any(self.is_unknown(each) for each in shown):
             self._log.catch_up()
+        self.ahead = self._ahead_of_the_log(shown)
         unknown = [each for each in shown if self.is_unknown(each)]
         self.found = sorted(each.requested for each in unknown if each.state == "completed")
         seen, at = self._at_work, self._env.monotonic()
@@ -120,6 +124,14 @@ class ForeignCommits:
     def listed_from(self) -> str:
         """The T from which a listing shows everything that may be unknown."""
         return min([self._from, *self._log.state.open])
+
+    def _ahead_of_the_log(self, shown: Sequence[Instant]) -> list[str]:
+        state = self._log.state
+        completed = (each for each in shown if each.state == "completed" and state.settings.timeline_first)
+        return [each.requested for each in completed if each.requested in state.open]
+
+    def _has_ended(self, requested: str) -> bool:
+        return requested in self._log.state.ended
 
     def _is_ours(self, requested: str) -> bool:
         state = self._log.state

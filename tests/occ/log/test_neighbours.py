@@ -642,16 +642,27 @@ def test_a_restore_of_ours_whose_request_arrives_when_the_log_has_forgotten_it_h
     assert beside.content() == BEGUN | {"a0": 5, "a1": 5}
 
 
-def test_a_handle_reads_what_it_has_committed_although_the_log_could_not_take_it(beside):
+@pytest.mark.parametrize("reader", ["own", "warm", "cold", "of the next epoch"])
+def test_every_handle_reads_what_has_landed_although_the_log_could_not_take_it(beside, reader):
     a, b = beside.writer("A"), beside.writer("B")
     a.table.read().to_arrow()
     txn = a.begin_add("a")
+    b.add("b")
+    if reader == "of the next epoch":
+        b.table.session.log.close_epoch()
+    for _ in range(3):
+        b.env.advance(2.0)  # it looks at the timeline again
+        assert content(b.table) == BEGUN | {"b0": 1, "b1": 1}
     a.store.add(Refuse(On("put_if_absent", "/log/"), errno=errno.ENOSPC, forever=True))
     assert txn.commit() is not None
-    assert content(a.table) == BEGUN | {"a0": 1, "a1": 1}
+    with beside.fresh() as fresh:
+        table = {"own": a.table, "cold": fresh}.get(reader, b.table)
+        for _ in range(3):
+            assert content(table) == BEGUN | {"a0": 1, "a1": 1, "b0": 1, "b1": 1}
+            b.env.advance(2.0)
     a.store.reset()
     b.add("b")  # imports it
-    assert content(a.table) == content(b.table) == BEGUN | {"a0": 1, "a1": 1, "b0": 1, "b1": 1}
+    assert content(a.table) == content(b.table) == BEGUN | {"a0": 1, "a1": 1, "b0": 2, "b1": 2}
     sound(beside)
 
 
