@@ -139,9 +139,11 @@ class WriteResult:
     def __repr__(self) -> str:
         if self.repeated:
             return f"<{self.operation}: its batch landed before, by {self.instant}; nothing was written again>"
-        if self.instant is None:
+        if self.instant is None and not self.stats:
             return f"<{self.operation}: nothing to change>"
         rows = ", ".join(f"{getattr(self, name):,} {name}" for name in ("inserted", "updated", "deleted"))
         files = f"{self.files:,} file{'' if self.files == 1 else 's'}"
+        if self.instant is None:
+            return f"<{self.operation}, not committed yet: {rows}; {files}, {self.bytes:,} bytes>"
         tries = f"{self.attempts} attempt{'' if self.attempts == 1 else 's'}, {self.took_s:.3g} s"
         return f"<{self.operation} {self.instant}: {rows}; {files}, {self.bytes:,} bytes; {tries}>"

@@ -16,7 +16,7 @@ from lakelatch.occ.staging import apply_rows
 from lakelatch.occ.writing import row_writes
 
 from . import upkeep
-from .mutant import Patches, mutant
+from .mutant import Patches, method, mutant
 from .shape import Shape
 
 
@@ -88,3 +88,16 @@ def a_clustering_and_an_append_do_not_meet() -> Patches:
 def rows_land_behind_the_drop_of_their_column() -> Patches:
     """What a transaction relied on of the columns is not looked at where it commits."""
     return [mock.patch.object(validator, "dropped_since", return_value=())]
+
+
+@mutant(lambda shape: replace(shape.rebucketing(), writers=3, keepers=2, transactions=3))
+def rows_land_behind_another_number_of_buckets() -> Patches:
+    """The number of buckets by which a transaction has placed its rows is not looked at where it commits."""
+
+    def make(real: Any) -> Any:
+        def refuse(self: Any, settings: Any, instant: str, dropped: Any) -> None:
+            real(self, replace(settings, bucket_count=self._began.bucket_count), instant, dropped)
+
+        return refuse
+
+    return [method(validator.CommitValidator, "_refuse_new_promises", make)]

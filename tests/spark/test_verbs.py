@@ -333,7 +333,7 @@ def test_a_transaction_takes_rows_of_both_kinds(spark: Any, make: Callable[..., 
     table.insert(frame(spark, {"a": 1, "b": 1}))
 
     def job(txn: Any) -> int:
-        txn.upsert(frame(spark, {"a": 2, "c": 2}))
+        assert repr(txn.upsert(frame(spark, {"a": 2, "c": 2}))).startswith("<upsert, not committed yet: 1 inserted, 1 ")
         row = {"id": "b", "city": "x", "seen": 3, "x": 0.5, "note": None}
         assert txn.upsert([row]).updated == 2, "of the file, since the transaction began"
         txn.delete([{"id": "c", "city": "x"}])
