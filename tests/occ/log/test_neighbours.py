@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from uuid import uuid4
 
 import fastavro
@@ -24,6 +25,7 @@ from lakelatch.errors import (
     ConflictError,
     CorruptTableError,
     InputError,
+    LakeLatchError,
     RolledBackError,
 )
 from lakelatch.hudi.timeline import CommitMetadata, Instant, WriteStat, encode_commit, encode_restore
@@ -33,7 +35,7 @@ from lakelatch.hudi.timeline.service_metadata import encode_clustering_plan
 from lakelatch.occ.check.check import check
 from lakelatch.occ.entries import Commit, GroupCommit, Import
 from lakelatch.occ.session import TableLease
-from lakelatch.testing.faults import Call, On, Refuse
+from lakelatch.testing.faults import WRITES, Call, From, On, Refuse
 
 from ...command_line import Runner
 from ..transaction.test_columns import begin_wide
@@ -664,6 +666,46 @@ def test_every_handle_reads_what_has_landed_although_the_log_could_not_take_it(b
     b.add("b")  # imports it
     assert content(a.table) == content(b.table) == BEGUN | {"a0": 1, "a1": 1, "b0": 2, "b1": 2}
     sound(beside)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        (lambda table: table.upsert([{"id": "a0", "part": "a", "v": 7}]), BEGUN | {"a0": 7}),
+        (lambda table: table.insert([{"id": "new", "part": "a", "v": 7}]), BEGUN | {"new": 7}),
+        (lambda table: table.delete([{"id": "a0", "part": "a"}]), {each: 0 for each in BEGUN if each != "a0"}),
+        (lambda table: table.update_where("v = 0", {"v": 9}), dict.fromkeys(BEGUN, 9)),
+    ],
+    ids=["upsert", "insert", "delete", "update_where"],
+)
+def test_whichever_write_is_the_first_that_finds_the_disk_full_all_handles_tell_of_one_state(tmp_path, change, wanted):
+    for number in count(1):
+        world = World(tmp_path / f"{number}", lock=f"file://{tmp_path}/lock?jvm=lock", neighbours="hudi")
+        a, b = world.writer("A"), world.writer("B")
+        assert content(a.table) == content(b.table) == BEGUN
+        a.store.reset()
+        a.store.add(Refuse(From(number, WRITES), errno=errno.ENOSPC, forever=True))
+        possible = [wanted]
+        try:
+            change(a.table)
+        except CommitStateUnknownError:
+            possible.append(BEGUN)
+            b.env.advance(1.1)
+        except LakeLatchError:
+            possible = [BEGUN]
+        struck = len(a.store.calls) >= number
+        a.store.reset()
+        there = content(b.table)
+        assert there == world.content()
+        assert there in possible
+        b.env.advance(60.0)
+        b.add("b", 100)
+        assert content(a.table) == content(b.table) == {each: v + 100 * (each[0] == "b") for each, v in there.items()}
+        sound(world)
+        world.close()
+        if not struck:
+            break
 
 
 def test_no_service_of_ours_lands_beside_one_either(beside):
