@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..occ.transaction import WriteResult
+    from .joined import join, top_n_per_key
     from .statements import sql
     from .table import SparkTable, create, open, register  # noqa: A004 - lakelatch.spark.open, as lakelatch.open
     from .transaction import SparkTransaction
@@ -30,9 +31,11 @@ __all__ = [
     "SparkTransaction",
     "WriteResult",
     "create",
+    "join",
     "open",
     "register",
     "sql",
+    "top_n_per_key",
 ]
 
 # Imported when first used: a worker needs only the modules that write files.
@@ -43,9 +46,11 @@ _LAZY = {
     "SparkTransaction": ".transaction",
     "WriteResult": "..occ.transaction",
     "create": ".table",
+    "join": ".joined",
     "open": ".table",
     "register": ".table",
     "sql": ".statements",
+    "top_n_per_key": ".joined",
 }
 
 if __name__ != "lakelatch.spark":

@@ -200,6 +200,9 @@ def on_spark(spark: Any) -> None:
     with lakelatch.transaction(table.table) as txn:
         assert_type(table.within(txn), lakelatch.spark.SparkTransaction)
     print(lakelatch.spark.sql(spark, "delete from t", {"t": table}), Embedded, FaultStore)
+    rows = lakelatch.spark.join(table.read(), "left", left="n", right="at")
+    lakelatch.spark.join(rows, "cross", left="n", right="at")  # type: ignore[arg-type]
+    lakelatch.spark.top_n_per_key(rows, 3, key=["id"], by="at").show()
     table.close()
 
 

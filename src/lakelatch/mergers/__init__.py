@@ -17,7 +17,7 @@ there `last_non_null` and `last_unless` give the same result wherever rows are c
 from .choice import ages, ages_of, in_time, ranks, refuse_unordered
 from .interface import Groups, Laws, Merger
 from .named import BUILT_IN, find
-from .rows import Ties, combine, join, top_n_per_key
+from .rows import Ties, combine, filled, join, refuse_count, top_n_per_key
 from .rule import EVERY, Rule
 from .totals import Count, Sum
 
@@ -34,10 +34,12 @@ __all__ = [
     "ages",
     "ages_of",
     "combine",
+    "filled",
     "find",
     "in_time",
     "join",
     "ranks",
+    "refuse_count",
     "refuse_unordered",
     "top_n_per_key",
 ]

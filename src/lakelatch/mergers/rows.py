@@ -91,12 +91,16 @@ def join(rows: pa.Table, how: Literal["left", "right", "inner", "outer"], *, lef
         left: a column that every row of the left source fills, such as its ordering field; ``right`` the same.
     """
     instance(rows, pa.Table, "rows", "a pyarrow Table, as `table.read().to_arrow()`")
-    if how not in ("left", "right", "inner", "outer"):
-        raise InputError(f"there is no join {how!r}; say left, right, inner or outer")
-    needed = {"left": [left], "right": [right], "inner": [left, right], "outer": []}[how]
-    for name in needed:
+    for name in filled(how, left, right):
         rows = rows.filter(pc.is_valid(_array(rows, name)))
     return rows
+
+
+def filled(how: str, left: str, right: str) -> list[str]:
+    """Return the columns that have a value in every row of such a join. Raise `InputError` if there is none of that name."""
+    if how not in ("left", "right", "inner", "outer"):
+        raise InputError(f"there is no join {how!r}; say left, right, inner or outer")
+    return {"left": [left], "right": [right], "inner": [left, right], "outer": []}[how]
 
 
 def top_n_per_key(rows: pa.Table, count: int, *, key: Sequence[str], by: str) -> pa.Table:
@@ -105,8 +109,7 @@ def top_n_per_key(rows: pa.Table, count: int, *, key: Sequence[str], by: str) ->
     To keep the rows themselves in one row of the key, use the merger ``top_n``.
     """
     instance(rows, pa.Table, "rows", "a pyarrow Table, as `table.read().to_arrow()`")
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise InputError(f"top_n_per_key keeps {count!r} rows; say a whole number from 1")
+    refuse_count(count)
     if not rows.num_rows:
         return rows
     codes = np.zeros(rows.num_rows, np.int64)
@@ -118,6 +121,12 @@ def top_n_per_key(rows: pa.Table, count: int, *, key: Sequence[str], by: str) ->
     starts = np.cumsum(np.bincount(codes)) - np.bincount(codes)
     place: Any = np.arange(len(order)) - starts[codes[order]]
     return rows.take(pa.array(np.sort(order[place < count])))
+
+
+def refuse_count(count: object) -> None:
+    """Raise `InputError` if no key can keep so many rows."""
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise InputError(f"top_n_per_key keeps {count!r} rows; say a whole number from 1")
 
 
 def _array(rows: pa.Table, name: str) -> pa.Array:
