@@ -29,7 +29,7 @@ from lakelatch.hudi.files.file_names import FileGroupId, base_file_name, log_fil
 from lakelatch.hudi.files.footers import note_of
 from lakelatch.hudi.files.listing import BaseFile, LogFile
 from lakelatch.hudi.files.log_blocks import DELETE, Torn, read_blocks
-from lakelatch.hudi.table.avro_schema import from_avro, to_avro
+from lakelatch.hudi.table.avro_schema import dropped_columns, from_avro, to_avro
 from lakelatch.hudi.table.config import TableConfig
 from lakelatch.hudi.table.partition_path import parse_partition_path
 from lakelatch.hudi.timeline.archived import Archived, History
@@ -67,6 +67,7 @@ from lakelatch.occ.entries.entries import (
     End,
     GroupBegin,
     GroupCommit,
+    Import,
     Open,
     Partner,
     Prepare,
@@ -187,6 +188,14 @@ def _properties(body: bytes) -> None:
     assert TableConfig.from_bytes(config.to_bytes()).record_key_fields == config.record_key_fields
 
 
+_SCHEMAS = [str(COMMIT.schema), to_avro(SCHEMA, "t", dropped=("gone", "l.element.x", "\U0001f600"))]
+
+
+def _schema(text: str) -> None:
+    dropped, found = dropped_columns(text), from_avro(text)
+    assert dropped_columns(to_avro(found, "t", dropped=dropped)) == tuple(sorted(dropped))
+
+
 # --- the log -----------------------------------------------------------------------------------------------------
 
 NOTHING = LocalStore(tempfile.gettempdir() + "/lakelatch-fuzz-no-table")
@@ -221,6 +230,8 @@ _ENTRIES = [
         Setting(Settings(), "w", 3),
         Close(3),
         Close(3, (T,)),
+        Import((replace(_LANDED, imported=True),), 4),
+        replace(_LANDED, action="replacecommit", operation="CLUSTER", buckets=4),
         _OPEN,
     )
 ]
@@ -641,8 +652,8 @@ TARGETS: dict[str, Target] = {
     "Avro instants": Target(mangled(_INSTANTS), _layout_2),
     "JSON instants": Target(mangled_json([_LAYOUT_1]), _layout_1),
     "JSON instants, torn": Target(mangled([json.dumps(_LAYOUT_1).encode()]), _layout_1),
-    "schemas": Target(mangled([str(COMMIT.schema).encode()]).map(lambda body: body.decode("latin-1")), from_avro),
-    "schemas of other types": Target(mangled_json([json.loads(str(COMMIT.schema))]).map(bytes.decode), from_avro),
+    "schemas": Target(mangled([each.encode() for each in _SCHEMAS]).map(lambda body: body.decode("latin-1")), _schema),
+    "schemas of other types": Target(mangled_json([json.loads(each) for each in _SCHEMAS]).map(bytes.decode), _schema),
     "log files": Target(mangled([_BLOCKS]), _log_file),
     "properties": Target(mangled([_PROPERTIES]), _properties),
     "log entries": Target(mangled_json(_ENTRIES), _entry),
