@@ -16,7 +16,6 @@ from typing import Protocol, Self
 from ..entries import BeginRequest, Request
 
 _VERSION = 1
-ASKED_BYTES = 512 * 1024  # of one question
 ANSWER_BYTES = 32 << 20
 ALONE_S = 1.0  # how long nobody else was at work, and how long its writer goes on by itself then
 _NOT_UNDERSTOOD = (ValueError, KeyError, TypeError, AttributeError, RecursionError)

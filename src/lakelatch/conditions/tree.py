@@ -25,7 +25,6 @@ FUNCTIONS = {
     "upper": 1,
     "year": 1,
 }
-COMPARISONS = ("=", "!=", "<", "<=", ">", ">=", "<=>")
 TIMESTAMP = pa.timestamp("us", "UTC")
 LOCAL_TIMESTAMP = pa.timestamp("us")
 # Spark's names of types that a condition can name.
@@ -341,8 +340,3 @@ def no_column(path: tuple[str, ...], known: list[str], text: str | None, at: int
     every = f"there are {', '.join(known[:20])}{' and more' if len(known) > 20 else ''}" if known else "it has none"
     hint = meant(name, known) or every
     return refused(f"{where} ({hint})", text, at)
-
-
-def type_list(*kinds: pa.DataType) -> str:
-    """Return types as Spark names them."""
-    return " and ".join(map(type_name, kinds))
