@@ -23,4 +23,4 @@ from .new_file import NewFile
 from .old_file import held_keys, read_slice
 from .selection import GROUP_COLUMN, PARTITION_COLUMN, RowsInMemory, Selection, units
 from .staged import Staged
-from .stream_files import StreamPlan, append_events
+from .stream_files import StreamPlan, append_events, replace_events, write_bucket

@@ -1,5 +1,8 @@
 """Write events of a stream into log files, one for each file group that they belong to. The table is not read.
 
+An overwrite reads the file groups of its partitions, and writes their rows into new ones: one for each bucket that had one, if
+no row is left too, because the id that all writers derive is used once.
+
 All writers derive the same id for the first file of a bucket, so two that begin it at once write one file group.
 
 Source of that id: Apache Hudi, ``BucketIdentifier.newBucketFileIdForNBCC``.
@@ -17,22 +20,26 @@ import pyarrow.compute as pc
 
 from ...errors import CorruptTableError
 from ...hudi.files import FileGroupId, bucket_of, new_file_id
-from ...hudi.table import RECORD_KEY
-from ...hudi.timeline import FileSlice
+from ...hudi.merge import widened
+from ...hudi.table import META_COLUMNS, RECORD_KEY
+from ...hudi.timeline import FileSlice, WriteStat
 from ...streams import (
     DELETED,
     IGNORE,
     RETRACTED,
     UPSERT,
     BlockNote,
+    Overwrite,
     Stream,
+    floors_to_footer,
     gross_of,
     keep_within_range,
     stitched,
     to_write,
 )
 from .apply_rows import TaskFiles
-from .file_spec import FileSpec
+from .base_file import BaseFileWriter
+from .file_spec import FileSpec, token
 from .selection import placed
 
 _SAME_FOR_ALL = "00000000-0000-0000-0000-000000000000"
@@ -77,6 +84,41 @@ def append_events(plan: StreamPlan, rows: pa.Table, files: TaskFiles) -> None:
             read = partial(_totals, plan, group, pc.unique(events.column(RECORD_KEY)))
             keep_within_range(plan.stream, events, partial(_largest, plan, group), read)
         files.append(group, events, gone, note=plan.note.to_footer())
+
+
+def replace_events(plan: StreamPlan, rows: pa.Table) -> list[WriteStat]:
+    """Write a new file group for each of the plan's slices, and for each bucket that these events begin; return their statistics.
+
+    They have the rows of the slices with the events in place of all that their stream has said.
+    """
+    spec, stream, config = plan.spec, plan.stream, plan.spec.config
+    identity, stats = (*config.record_key_fields, *config.partition_fields), []
+    none = spec.schema.empty_table().select(list(dict.fromkeys((*identity, *stream.ordered_by, *stream.columns))))
+    none = none.append_column(RECORD_KEY, pa.array([], pa.string()))
+    units = {(each.partition, bucket_of(each.file_id)): none for some in plan.slices.values() for each in some}
+    for partition, bucket, unit in placed(spec, rows):
+        assert isinstance(bucket, int), "streams have a bucket index"
+        units[partition, bucket] = unit
+    for (partition, bucket), unit in units.items():
+        assert bucket is not None, "streams have a bucket index"
+        events, group = to_write(unit, stream, UPSERT), _onto(plan, partition, bucket)
+        keep_within_range(stream, events, lambda _: 0, lambda _: {})
+        instead = Overwrite(stream, events, spec.schema, identity)
+        made = stitched(spec.store, spec.streams, group, strict=True, instead=instead)
+        stats.append(write_bucket(spec, group, made.rows, floors_to_footer(made.floors)))
+    return stats
+
+
+def write_bucket(spec: FileSpec, old: FileSlice, rows: pa.Table, note: Mapping[str, str]) -> WriteStat:
+    """Write these rows into a new file group in place of an old one of the same bucket; ``note`` is for its footer."""
+    bucket = bucket_of(old.file_id)
+    assert bucket is not None, "streams have a bucket index"
+    file_id = spec.group_id(old.partition, 0, bucket, bucket=bucket)
+    with BaseFileWriter(spec, partition=old.partition, file_id=file_id, token=token(0)) as writer:
+        writer.note(note)
+        writer.write(widened(rows, pa.schema([*((name, pa.string()) for name in META_COLUMNS), *spec.schema])))
+    assert writer.stat is not None
+    return writer.stat
 
 
 def _largest(plan: StreamPlan, group: FileSlice, column: str) -> Any:

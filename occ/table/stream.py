@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
@@ -101,6 +101,32 @@ class TableStream:
             InputError: the stream does not keep its events; or as for `upsert`.
         """
         return self._write(stream_writes.write_of("retract", self._session, self.name, events, zone), retries)
+
+    def overwrite(
+        self,
+        rows: Any,
+        *,
+        partitions: Iterable[Partition] | None = None,
+        zone: str | None = None,
+        **retries: Unpack[WriteOptions],
+    ) -> WriteResult:
+        """Put these events in place of all that the stream has said in their partitions, whatever its ordering values are.
+
+        Its columns become as in rows that it had no event of, then the events count. What other streams have written stays; a
+        row goes that has nothing else. Events that others commit to these partitions meanwhile are a conflict, and it is run
+        again. No ``batch`` is needed.
+
+        Args:
+            rows: as for `upsert`.
+            partitions: by value (``[{"origin": "JFK"}]``) or path; in those without new events the stream has none then.
+                Default: the partitions that occur in the rows.
+            zone: as for `upsert`, as are ``retries``.
+
+        Raises:
+            ConfigError: as for `upsert`.
+            InputError: as for `upsert`. Also if a row belongs to none of ``partitions``.
+        """
+        return self._write(stream_writes.overwrite(self._session, self.name, rows, partitions, zone), retries)
 
     def alter(
         self,

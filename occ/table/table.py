@@ -95,7 +95,7 @@ from ..transaction import Bounds, Retries, RunResult, Transaction, WriteOptions,
 from ..transaction import run as run_again
 from ..turns import Asked
 from ..workspace import constrained, refuse_check
-from ..writing import Merge, Write, merging, replacing, retried, row_writes
+from ..writing import Merge, Write, merging, replacing, retried, row_writes, stream_writes
 from .adopt_streams import StreamAdoption, adopt_streams, planned
 from .buckets import BucketChange, change_buckets, planned_buckets
 from .coordinators import CoordinatorOf, coordinator_of
@@ -592,7 +592,7 @@ class Table:
     @retried(Transaction.delete_all)
     def delete_all(self, *, partition: Partition | None = None, **retries: Unpack[WriteOptions]) -> WriteResult:
         """Delete all rows of the table or of a partition, also those that others add meanwhile."""
-        return self._write(row_writes.delete_all(partition), retries)
+        return self._write(stream_writes.delete_all(self._ours(), partition), retries)
 
     @retried(Transaction.update_where)
     def update_where(

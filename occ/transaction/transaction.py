@@ -27,7 +27,7 @@ from ..session import nothing_left
 from ..staging import Staged
 from ..turns import Asked, ConflictWatcher, reservation_of, take_turn
 from ..workspace import Attempt, Workspace
-from ..writing import Merge, TransactionStream, like, merging, reading, replacing, row_writes
+from ..writing import Merge, TransactionStream, like, merging, reading, replacing, row_writes, stream_writes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -390,7 +390,7 @@ class Transaction:
             InputError: no such partition.
         """
         self.require_open()
-        row_writes.delete_all(partition).stage(self)
+        stream_writes.delete_all(self.session, partition).stage(self)
 
     # --- streams ---------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from ...conflict import EVERYWHERE, INGESTION, NOWHERE, Claim, Conflict, Region, Reservation, WriteSet, kind_of
+from ...conflict import EVERYWHERE, INGESTION, NOWHERE, Claim, Conflict, Kind, Region, Reservation, WriteSet, kind_of
 from ...errors import CommitError, ConflictError, LakeLatchError, StorageError
 from ...hudi.files import BaseFile, FileGroupId, LogFile, bucket_of
 from ..entries import OFF, Begin
@@ -216,7 +216,8 @@ class ConflictWatcher:
         """True if there is nothing to check."""
         settings = self._session.settings
         # stream events do not conflict by file groups
-        over = self._closed or self._txn.has_lock or bool(settings.streams)
+        events = bool(settings.streams) and kind_of(self._txn.operation) is not Kind.OVERWRITE
+        over = self._closed or self._txn.has_lock or events
         return over or settings.early_conflict_detection == OFF
 
     @property

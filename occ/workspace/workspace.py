@@ -80,7 +80,7 @@ class Workspace:
         )
         self.schema_text: str | None = None
         self.rebase: Rebase | None = None
-        self._runs_again = False
+        self._runs_again = self._replacing_events = False
         self.watcher: FileWatcher | None = None
         self.failed = ""
         self.report = Reporter()
@@ -223,9 +223,18 @@ class Workspace:
         """True if it writes stream events and nothing else."""
         return self.changes.streams_only
 
+    @contextmanager
+    def replacing_events(self) -> Iterator[None]:
+        """Context of replacing file groups of a table with streams by what their rules make of them."""
+        self._replacing_events = True
+        try:
+            yield
+        finally:
+            self._replacing_events = False
+
     def _refuse_beside_streams(self) -> None:
-        streams = self.session.streams
-        if (streams or self.session.config.for_streams) and not (self.streams_only or self.changes.operation.service):
+        streams, allowed = self.session.streams, self._replacing_events or self.streams_only
+        if (streams or self.session.config.for_streams) and not (allowed or self.changes.operation.service):
             known = ", ".join(each.name for each in streams) or "none declared yet"
             raise InputError(
                 f"{self.url} has streams ({known}), and rows are written and deleted through them only, because their order "

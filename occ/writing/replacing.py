@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -66,18 +66,27 @@ def overwrite(
 
     def stage(txn: Writer) -> None:
         txn.workspace.refuse_unless_overwrite("overwrite", "insert_overwrite")
-        rows, config = txn.workspace.received(incoming), session.config
-        written = set(partition_list(rows, config))
-        wanted = written if named is None else {_path(session, each, rows.schema) for each in named}
-        if others := sorted(written - wanted):
-            raise InputError(
-                f"rows of partition {others[0]!r} are not among the partitions to overwrite ({', '.join(sorted(wanted))}); "
-                "filter the rows, or name that partition too; nothing was written",
-                partitions=others,
-            )
-        _replace(txn, rows, sorted(wanted), on_disk=incoming.on_disk)
+        rows = txn.workspace.received(incoming)
+        _replace(txn, rows, partitions_of(session, rows, named, rows.schema), on_disk=incoming.on_disk)
 
     return Write("insert_overwrite", stage, Received(session, incoming, incoming.rows))
+
+
+def partitions_of(session: Session, rows: pa.Table, named: Iterable[Partition] | None, schema: pa.Schema) -> list[str]:
+    """Return the partitions that an overwrite replaces: the named ones, or those of the rows.
+
+    Raises:
+        InputError: a row is in another partition than the named ones, or no row can be in one of these.
+    """
+    written = set(partition_list(rows, session.config)) if rows.num_rows else set()
+    wanted = written if named is None else {_path(session, each, schema) for each in named}
+    if others := sorted(written - wanted):
+        raise InputError(
+            f"rows of partition {others[0]!r} are not among the partitions to overwrite ({', '.join(sorted(wanted))}); "
+            "filter the rows, or name that partition too; nothing was written",
+            partitions=others,
+        )
+    return sorted(wanted)
 
 
 def overwrite_table(session: Session, given: Any, missing: str, new_columns: str, zone: str | None) -> Write:
@@ -100,8 +109,13 @@ def _path(session: Session, named: Partition, schema: pa.Schema) -> str:
 
 def _replace(txn: Writer, rows: pa.Table, partitions: Iterable[str | None], *, on_disk: bool) -> None:
     txn.workspace.next_write()
+    replace_with(txn, partitions, lambda: _new_files(txn, rows, on_disk=on_disk))
+
+
+def replace_with(txn: Writer, partitions: Iterable[str | None], write: Callable[[], list[WriteStat]]) -> None:
+    """Replace all file groups of these partitions (None: of the table) by the files that ``write`` returns."""
     with txn.workspace.staging():
-        stats = _new_files(txn, rows, on_disk=on_disk)
+        stats = write()
         # Drop the present slices before the new files are added: ``current`` would then include these.
         for each in partitions:
             txn.workspace.overwrites(each)

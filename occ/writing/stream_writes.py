@@ -1,10 +1,13 @@
 """Events of a stream: check them and write them into log files. Nothing is read, so no other commit conflicts.
 
-Memory: the rows passed in, and their file groups' log files.
+An overwrite reads the partitions that it replaces, and conflicts with all that is written there meanwhile.
+
+Memory: the rows passed in, and their file groups' log files; of an overwrite the rows of a file group, twice.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,14 +20,17 @@ from ...hudi.table import partition_paths, shown
 from ...hudi.timeline import WriteStat
 from ...streams import CLEAR, CLEARED, DELETED, RETRACTED, UPSERT, needs_batch, of_name
 from ..incoming import Incoming, refuse_nulls
-from ..staging import StreamPlan, TaskFiles, append_events
+from ..session import known_partition, listed, partition_path_of
+from ..staging import StreamPlan, TaskFiles, append_events, replace_events, write_bucket
+from . import row_writes
+from .replacing import partitions_of, replace_with
 from .row_writes import Received, Write, Writer
 
 if TYPE_CHECKING:
-    from ..session import Session
+    from ..session import Partition, Session
 
 
-Verb = Literal["upsert", "delete", "retract"]
+Verb = Literal["upsert", "delete", "retract", "overwrite"]
 
 
 def write_of(verb: Verb, session: Session, name: str, given: Any, zone: str | None) -> Write:
@@ -35,6 +41,45 @@ def write_of(verb: Verb, session: Session, name: str, given: Any, zone: str | No
         stage(txn, name, incoming, verb)
 
     return Write("delete" if verb == "delete" else "upsert", staged, Received(session, incoming, incoming.source))
+
+
+def overwrite(
+    session: Session, name: str, given: Any, partitions: Iterable[Partition] | None, zone: str | None
+) -> Write:
+    """See `TableStream.overwrite`."""
+    incoming = Incoming(given, session.url, session.config, zone=zone)
+    named = None if partitions is None else listed(partitions)
+
+    def staged(txn: Writer) -> None:
+        with txn.workspace.replacing_events():
+            plan = plan_of(txn, name, "overwrite")
+            rows = checked(plan, incoming.source(plan.spec.schema), session.url)
+            wanted = partitions_of(session, rows, named, plan.spec.schema)
+            slices = {each: tuple(txn.workspace.current.file_slices(each)) for each in wanted}
+            replace_with(txn, wanted, lambda: replace_events(replace(plan, slices=slices), rows))
+
+    return Write("insert_overwrite", staged, Received(session, incoming, incoming.source))
+
+
+def delete_all(session: Session, partition: Partition | None) -> Write:
+    """See `Transaction.delete_all`. In a table with streams it replaces the file groups by empty ones."""
+    if not session.streams:
+        return row_writes.delete_all(partition)
+
+    def staged(txn: Writer) -> None:
+        workspace, path, schema = txn.workspace, None, txn.workspace.written_schema
+        workspace.refuse_unless_overwrite("delete_all", "delete_partition", "insert_overwrite")
+        workspace.next_write()
+        assert schema is not None, "streams are declared of columns"
+        if partition is not None:
+            path = partition_path_of(session.url, session.config, schema, partition)
+            path = known_partition(session.store, session.config, workspace.current, path)
+        with workspace.replacing_events():
+            spec, slices = workspace.file_spec(schema), workspace.current.file_slices(path)
+            empty = spec.schema.empty_table()
+            replace_with(txn, [path], lambda: [write_bucket(spec, each, empty, {}) for each in slices])
+
+    return Write("delete_partition", staged)
 
 
 @suggesting
@@ -57,6 +102,10 @@ class TransactionStream:
         """See `TableStream.retract`."""
         write_of("retract", self.txn.session, self.name, events, zone).stage(self.txn)
 
+    def overwrite(self, rows: Any, *, partitions: Iterable[Partition] | None = None, zone: str | None = None) -> None:
+        """See `TableStream.overwrite`; in a transaction begun as ``insert_overwrite``."""
+        overwrite(self.txn.session, self.name, rows, partitions, zone).stage(self.txn)
+
 
 def stage(txn: Writer, name: str, incoming: Incoming, verb: Verb) -> list[WriteStat]:
     """Write events into log files of the transaction, and return the files' statistics."""
@@ -76,10 +125,13 @@ def stage(txn: Writer, name: str, incoming: Incoming, verb: Verb) -> list[WriteS
 def plan_of(txn: Writer, name: str, verb: Verb) -> StreamPlan:
     """Begin a write of events of this stream in the transaction, and return its plan, without slices yet."""
     session, workspace = txn.session, txn.workspace
-    workspace.refuse_merge("stream")
-    workspace.write_events()
+    if verb == "overwrite":
+        workspace.refuse_unless_overwrite("overwrite", "insert_overwrite")
+    else:
+        workspace.refuse_merge("stream")
+        workspace.write_events()
     session.secure_streams()
-    if workspace.changes.operation.action != "deltacommit":
+    if verb != "overwrite" and workspace.changes.operation.action != "deltacommit":
         rule = "the table became one with streams since, whose events are commits of another kind"
         raise ConflictError.without_winner(
             f"{session.url}: {txn.instant} cannot write events: {rule}. Nothing of it landed; run it again",
@@ -100,7 +152,8 @@ def plan_of(txn: Writer, name: str, verb: Verb) -> StreamPlan:
             "so none can be taken back; nothing was written. Send an event that corrects it, or declare a stream that keeps its "
             "events (event_id=..., events=...)"
         )
-    if workspace.batch is None and (column := needs_batch(stream, schema)):
+    # Sent again, an overwrite replaces what it wrote.
+    if workspace.batch is None and verb != "overwrite" and (column := needs_batch(stream, schema)):
         raise InputError(
             f"stream {name!r} of {session.url} merges {column} by {dict(stream.merge)[column]}, so events that are sent again "
             'would count twice; give the write the number of its batch, as batch=("web log", 17), or hand sink() to foreachBatch '
@@ -109,10 +162,13 @@ def plan_of(txn: Writer, name: str, verb: Verb) -> StreamPlan:
         )
     workspace.next_write()
     cleared = CLEARED if stream.on_delete == CLEAR else DELETED
-    kind = {"upsert": UPSERT, "retract": RETRACTED, "delete": cleared}[verb]
+    kind = {"retract": RETRACTED, "delete": cleared}.get(verb, UPSERT)
     spec = workspace.file_spec(schema)
-    # Log files have nulls in columns outside the stream, and deletes in all columns: only `checked` enforces not null.
-    return StreamPlan(replace(spec, required=()), stream, kind, required=spec.required)
+    required = spec.required
+    if verb != "overwrite":
+        # Log files have nulls in columns outside the stream, and deletes in all columns: only `checked` enforces not null.
+        spec = replace(spec, required=())
+    return StreamPlan(spec, stream, kind, required=required)
 
 
 def checked(plan: StreamPlan, rows: pa.Table, url: str) -> pa.Table:

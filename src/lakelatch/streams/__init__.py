@@ -36,4 +36,4 @@ from .events import (
 )
 from .explain import RowHistory, explained
 from .kept import gross_of
-from .merge import slice_rows, stitched
+from .merge import Overwrite, slice_rows, stitched

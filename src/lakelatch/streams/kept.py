@@ -7,7 +7,7 @@ are merged from them, in the order of their ordering values and then of their id
                       ordering value, of equal ones the later
     a retraction      is an entry without ordering value. It holds for ever, also for an event that comes after it, and where
                       there is no row yet (`floors`)
-    clear and delete  remove the events before them, and leave the retractions
+    clear and delete  remove the events before them, and leave the retractions; an overwrite removes both
 
 So a row's entries are a set that grows by union until it is emptied. Whatever a merger does with them is the same in any
 order of arrival, with events and retractions that come twice, and with compactions in between.
@@ -77,6 +77,14 @@ class KeptEvents:
         self._codes.append(codes)
         self._blocks.append(np.full(len(codes), block))
         self._back.append(back)
+
+    def unsay(self, codes: _Places) -> None:
+        """Forget the entries of these codes so far, retractions too."""
+        for number, owners in enumerate(self._codes):
+            left = ~np.isin(owners, codes)
+            self._tables[number] = self._tables[number].filter(pa.array(left))
+            self._codes[number], self._blocks[number] = owners[left], self._blocks[number][left]
+            self._back[number] = self._back[number][left]
 
     def settle(self, emptied: _Places) -> Settled:
         """Return the entries that stand. ``emptied``: by code, after which block they were emptied last; -1: never."""

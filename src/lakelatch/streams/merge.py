@@ -6,6 +6,8 @@
     delete  removes the row under the same condition, with the values of all streams, but not their ordering values: older
             events stay without effect
     retract takes events back by their ids, in a stream that keeps its events (`kept`)
+    unsaid  the stream has had no event of these keys: its columns become as in a new row, and a row goes that only its events
+            made. An overwrite begins with it; no log file has one
 
 In a column with a merger an event counts unless it is older than the event that emptied the column: its bound is the newest
 ordering value that the stream had when a clear or a delete did so. Without such a bound all events count, however late.
@@ -27,18 +29,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import CorruptTableError, InputError, TableError
-from ..hudi.files import StoredParquet
+from ..hudi.files import LogFile, StoredParquet
 from ..hudi.merge import alike, merged_rows, needed_columns, read_key, widened
 from ..hudi.table import META_COLUMNS, RECORD_KEY, TableConfig, shown
-from ..hudi.timeline import FileSlice
+from ..hudi.timeline import LATEST, FileSlice
 from ..mergers import Groups
 from ..storage import Store
 from .contributions import mergers_of
 from .declaration import KEEP, Stream, scalar, shared_columns
-from .events import CLEARED, RETRACTED, UPSERT, Events, events_of, floors_of
+from .events import CLEARED, RETRACTED, UPSERT, BlockNote, Events, events_of, floors_of
 from .kept import KeptEvents, Settled
 
 _Places = npt.NDArray[np.int64]
+_UNSAID = "unsaid"
 _NULL, _DEFAULT = -1, -2  # instead of the place of a value; the stream's second default is -3, and so on
 
 
@@ -48,6 +51,39 @@ class Stitched:
 
     rows: pa.Table
     floors: pa.Table
+
+
+@dataclass(frozen=True)
+class Overwrite:
+    """Events of a stream in place of all that it has said in a slice. The rows that change have no commit time.
+
+    Attributes:
+        events: as `to_write` returns them.
+        schema: the table's columns.
+        identity: the key and partition columns, which every row has.
+    """
+
+    stream: Stream
+    events: pa.Table
+    schema: pa.Schema
+    identity: tuple[str, ...]
+
+    def blocks(self, base: pa.Table | None, floors: pa.Table | None, blocks: Sequence[Events]) -> list[Events]:
+        """Return it as blocks on a slice with these."""
+        said = [pa.chunked_array([], pa.string())]
+        said += [each.rows.column(RECORD_KEY) for each in blocks if each.stream.name == self.stream.name]
+        for rows in (base, floors):
+            for name in (self.stream.ordering, self.stream.events):
+                if rows is not None and name in rows.column_names:
+                    said.append(rows.filter(rows.column(name).is_valid()).column(RECORD_KEY).cast(pa.string()))
+        keys = pa.chunked_array([chunk for each in said for chunk in each.chunks], pa.string()).unique()
+        # The commit comes after all that the slice holds, and fails if a default has changed since it began.
+        log = LogFile("", "", "", "", 0, "", 0, completed=LATEST)
+        made = ((_UNSAID, pa.table({RECORD_KEY: keys})), (UPSERT, self.events))
+        return [
+            Events(self.stream, BlockNote(self.stream.name, kind, columns, self.stream.null), log, rows, self.schema)
+            for (kind, rows), columns in zip(made, (self.identity, self.stream.columns), strict=True)
+        ]
 
 
 def slice_rows(
@@ -79,8 +115,11 @@ def stitched(
     meta: bool = True,
     strict: bool = False,
     key: str = RECORD_KEY,
+    instead: Overwrite | None = None,
 ) -> Stitched:
     """Return the rows and floors of a slice. Arguments as for `hudi.merge.merged_rows`; and ``key``, as of `read_key`.
+
+    ``instead``: as they are after this overwrite; needs all columns.
 
     Raises as `events_of` does, and:
         ConfigError: a merger of a column that is read cannot be imported here.
@@ -95,6 +134,8 @@ def stitched(
     if base is not None and strict and pc.count_distinct(base.column(key)).as_py() < base.num_rows:
         raise _repeated()
     blocks = list(events_of(store, streams, group.logs, columns=needed, strict=strict))
+    if instead is not None:
+        blocks += instead.blocks(base, floors, blocks)
     if key != RECORD_KEY:
         tables = [*([base] if base is not None else []), *(each.rows for each in blocks)]
         if any(
@@ -291,6 +332,9 @@ class _Slice:
             self._touched[self._codes[at]] = at
             self._keep(number, events, at, back=True)
             return
+        if events.note.kind == _UNSAID:
+            self._unsay(number, events, self._codes[at], at)
+            return
         if events.stream.gathers and events.note.kind == UPSERT:
             self._contribute(number, events, at[order.counts(self._codes[at], at)])
         wins = order.advance(self._codes[at], at)
@@ -325,6 +369,38 @@ class _Slice:
     def _keep(self, number: int, events: Events, at: _Places, *, back: bool = False) -> None:
         if (kept := self._kept.get(events.stream.name)) is not None:
             kept.add(self._rows.take(pa.array(at)), self._codes[at], number, back=back)
+
+    def _unsay(self, number: int, events: Events, keys: _Places, at: _Places) -> None:
+        stream, order, there = events.stream, self._orders[events.stream.name], self._there[keys]
+        for name in {*stream.columns} & self._places.keys():
+            self._places[name][keys] = np.where(there, self._default_at(stream, name, events), _NULL)
+        gone = keys[there & (order.ranks[keys] >= 0) & ~self._told_by_others(stream, keys, events.note.columns)]
+        self._there[gone] = False
+        for name in self._values:
+            self._places[name][gone] = _NULL
+        self._touched[keys] = at
+        order.unsay(keys)
+        if stream.name in self._emptied:
+            self._emptied[stream.name][keys] = number
+        if stream.name in self._kept:
+            self._kept[stream.name].unsay(keys)
+
+    def _told_by_others(self, stream: Stream, keys: _Places, identity: Collection[str]) -> npt.NDArray[np.bool_]:
+        """Return a mask of the rows that another stream has had an event of, or that have a value which no event has set."""
+        found = np.zeros(len(keys), bool)
+        for name, order in self._orders.items():
+            found |= (name != stream.name) & (order.ranks[keys] >= 0)
+        for name in {*self._values, *self._shared}.difference(identity, stream.columns):
+            left = np.flatnonzero(~found & (self._places[name][keys] >= 0))
+            values = self._rows.column(name).take(pa.array(self._places[name][keys[left]]))
+            valued = np.asarray(values.is_valid())
+            # A compaction has written defaults down like values.
+            for each in (default for other in self._streams.values() for default in other.defaults):
+                if each.column == name and each.value is not None:
+                    default = pa.array([scalar(each, values.type).as_py()], values.type)
+                    valued &= ~np.asarray(pc.is_in(values, value_set=default))
+            found[left] = valued
+        return found
 
     def _empty(self, number: int, stream: str, keys: _Places) -> None:
         if stream in self._emptied:
@@ -559,6 +635,11 @@ class _Order:
     def empty(self, keys: _Places) -> None:
         """Mark these keys as emptied; events older than the newest so far do not count any more."""
         self.floors[keys], self._emptied[keys] = self.ranks[keys], self._places[keys]
+
+    def unsay(self, keys: _Places) -> None:
+        """Forget the events of these keys."""
+        self.ranks[keys] = self.floors[keys] = -1
+        self._places[keys] = self._emptied[keys] = _NULL
 
     def changed(self, old: int) -> npt.NDArray[np.bool_]:
         """Return a mask of the base file's rows, whose keys are the first, with another newest value now."""
