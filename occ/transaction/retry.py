@@ -159,8 +159,9 @@ class _Run(Generic[T]):
         """Run one transaction, from begin to commit."""
         session = self._session
         self._attempt_began = session.env.monotonic()
-        # An attempt that holds the lock since its snapshot cannot lose, so short work needs no reservation.
-        lock_first = not self._declared and session.contention.lasts(self._attempt_began)
+        # An attempt that holds the lock since its snapshot cannot lose, so short work needs no reservation. Events of streams
+        # land without the lock: only a reservation keeps them back.
+        lock_first = not (self._declared or session.streams) and session.contention.lasts(self._attempt_began)
         transaction = begin(
             session,
             self._operation,

@@ -552,7 +552,7 @@ class Transaction:
         """Return the conflict with a commit since its begin, if it writes these file groups; None if there is none."""
         # A copy, because another thread that reads the log extends the list.
         session, commits = self.session, list(self._attempt.follower.commits)
-        appends = session.config.merge_on_read
+        appends = self.workspace.changes.operation.action == "deltacommit"
         return self._validator.foreseen(
             session.log.state, self.instant, commits, groups, merges=merges, appends=appends
         )

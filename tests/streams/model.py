@@ -119,6 +119,35 @@ class Model:
                 for each in self.streams:
                     state.empty(each)
 
+    def overwrite(self, name: str, parts: set[str], batch: list[Row]) -> None:
+        """In these partitions the stream has said nothing but this."""
+        stream, whose = self.streams[name], {column: each for each in self.streams.values() for column in each.columns}
+        for (part, _), state in self.states.items():
+            if part not in parts:
+                continue
+            had = state.newest.pop(name, None) is not None
+            state.emptied.pop(name, None)
+            state.kept.pop(name, None)
+            if had and state.there and not state.newest and not self._adopted(state, whose, name):
+                state.there, state.values = False, {}
+            if (had or stream.event_id) and state.there:
+                state.values |= {column: self._defaults().get(column) for column in stream.columns}
+        self.apply(name, UPSERT, batch)
+
+    @staticmethod
+    def _adopted(state: State, whose: dict[str, Stream], name: str) -> bool:
+        """Whether a value is there that no event has set and that is no default, as in a table that got its streams later."""
+        for column, value in state.values.items():
+            defaults = [each.value for each in whose[column].defaults if each.column == column]
+            defaults += [[each] for each in defaults]
+            if whose[column].name != name and value is not None and value not in defaults:
+                return True
+        return False
+
+    def drop(self, parts: set[str]) -> None:
+        """Nothing of these partitions is known any more."""
+        self.states = {key: state for key, state in self.states.items() if key[0] not in parts}
+
     def _defaults(self) -> Row:
         merged = {column for stream in self.streams.values() for column, _ in stream.merge}
         defaults = [each for stream in self.streams.values() for each in stream.defaults]
