@@ -86,16 +86,18 @@ def append_events(plan: StreamPlan, rows: pa.Table, files: TaskFiles) -> None:
         files.append(group, events, gone, note=plan.note.to_footer())
 
 
-def replace_events(plan: StreamPlan, rows: pa.Table) -> list[WriteStat]:
-    """Write a new file group for each of the plan's slices, and for each bucket that these events begin; return their statistics.
+def replace_events(plan: StreamPlan, rows: pa.Table, *, rest: bool = True) -> list[WriteStat]:
+    """Write a new file group for each of the plan's slices and each bucket that these events begin; return their statistics.
 
-    They have the rows of the slices with the events in place of all that their stream has said.
+    They have the rows of the slices with the events in place of all that their stream has said. ``rest``: also for slices that no
+    event belongs to.
     """
     spec, stream, config = plan.spec, plan.stream, plan.spec.config
     identity, stats = (*config.record_key_fields, *config.partition_fields), []
     none = spec.schema.empty_table().select(list(dict.fromkeys((*identity, *stream.ordered_by, *stream.columns))))
     none = none.append_column(RECORD_KEY, pa.array([], pa.string()))
-    units = {(each.partition, bucket_of(each.file_id)): none for some in plan.slices.values() for each in some}
+    slices = [each for some in plan.slices.values() for each in some] if rest else []
+    units = {(each.partition, bucket_of(each.file_id)): none for each in slices}
     for partition, bucket, unit in placed(spec, rows):
         assert isinstance(bucket, int), "streams have a bucket index"
         units[partition, bucket] = unit

@@ -126,7 +126,8 @@ class TableStream:
             ConfigError: as for `upsert`.
             InputError: as for `upsert`. Also if a row belongs to none of ``partitions``.
         """
-        return self._write(stream_writes.overwrite(self._session, self.name, rows, partitions, zone), retries)
+        write = stream_writes.write_of("overwrite", self._session, self.name, rows, zone, partitions)
+        return self._write(write, retries)
 
     def alter(
         self,

@@ -239,7 +239,7 @@ class Workspace:
             raise InputError(
                 f"{self.url} has streams ({known}), and rows are written and deleted through them only, because their order "
                 "would be lost beside other writes; nothing was written. Write through a "
-                "stream: table.stream(name).upsert or .delete, in a shell --stream NAME",
+                "stream: table.stream(name).upsert, .delete or .overwrite, in a shell --stream NAME",
                 table=self.url,
             )
 

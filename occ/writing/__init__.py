@@ -5,5 +5,6 @@ from .documented import like, retried
 from .merge_into import Asked, Clause, Clauses, Merge, merging, stage_merge
 from .moves import moves_rows, take_away, without_moved
 from .new_values import Computed, NewValues, sql
+from .replacing import partitions_of, replace_with
 from .row_writes import Write, replaced
 from .stream_writes import TransactionStream, Verb

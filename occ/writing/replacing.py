@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -67,18 +67,20 @@ def overwrite(
     def stage(txn: Writer) -> None:
         txn.workspace.refuse_unless_overwrite("overwrite", "insert_overwrite")
         rows = txn.workspace.received(incoming)
-        _replace(txn, rows, partitions_of(session, rows, named, rows.schema), on_disk=incoming.on_disk)
+        wanted = partitions_of(session, {*partition_list(rows, session.config)}, named, rows.schema)
+        _replace(txn, rows, wanted, on_disk=incoming.on_disk)
 
     return Write("insert_overwrite", stage, Received(session, incoming, incoming.rows))
 
 
-def partitions_of(session: Session, rows: pa.Table, named: Iterable[Partition] | None, schema: pa.Schema) -> list[str]:
-    """Return the partitions that an overwrite replaces: the named ones, or those of the rows.
+def partitions_of(
+    session: Session, written: Set[str], named: Iterable[Partition] | None, schema: pa.Schema
+) -> list[str]:
+    """Return the partitions that an overwrite replaces: the named ones, or those of its rows (``written``).
 
     Raises:
         InputError: a row is in another partition than the named ones, or no row can be in one of these.
     """
-    written = set(partition_list(rows, session.config)) if rows.num_rows else set()
     wanted = written if named is None else {_path(session, each, schema) for each in named}
     if others := sorted(written - wanted):
         raise InputError(
@@ -112,8 +114,10 @@ def _replace(txn: Writer, rows: pa.Table, partitions: Iterable[str | None], *, o
     replace_with(txn, partitions, lambda: _new_files(txn, rows, on_disk=on_disk))
 
 
-def replace_with(txn: Writer, partitions: Iterable[str | None], write: Callable[[], list[WriteStat]]) -> None:
-    """Replace all file groups of these partitions (None: of the table) by the files that ``write`` returns."""
+def replace_with(
+    txn: Writer, partitions: Iterable[str | None], write: Callable[[], list[WriteStat]]
+) -> list[WriteStat]:
+    """Replace all file groups of these partitions (None: of the table) by the files that ``write`` returns; return them."""
     with txn.workspace.staging():
         stats = write()
         # Drop the present slices before the new files are added: ``current`` would then include these.
@@ -123,6 +127,7 @@ def replace_with(txn: Writer, partitions: Iterable[str | None], write: Callable[
         txn.workspace.add(stats)
     txn.workspace.written_unasked()
     txn.workspace.reads_complete()
+    return stats
 
 
 def _new_files(txn: Writer, rows: pa.Table, *, on_disk: bool) -> list[WriteStat]:

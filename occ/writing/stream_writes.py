@@ -7,16 +7,16 @@ Memory: the rows passed in, and their file groups' log files; of an overwrite th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...arguments import meant, suggesting
+from ...arguments import OperationName, meant, suggesting
 from ...errors import ConflictError, InputError
-from ...hudi.table import partition_paths, shown
+from ...hudi.table import partition_list, partition_paths, shown
 from ...hudi.timeline import WriteStat
 from ...streams import CLEAR, CLEARED, DELETED, RETRACTED, UPSERT, needs_batch, of_name
 from ..incoming import Incoming, refuse_nulls
@@ -31,34 +31,27 @@ if TYPE_CHECKING:
 
 
 Verb = Literal["upsert", "delete", "retract", "overwrite"]
+OPERATIONS: Mapping[Verb, OperationName] = {
+    "upsert": "upsert", "delete": "delete", "retract": "upsert", "overwrite": "insert_overwrite",
+}  # fmt: skip
 
 
-def write_of(verb: Verb, session: Session, name: str, given: Any, zone: str | None) -> Write:
-    """Return a write of events. See `TableStream`."""
-    incoming = Incoming(given, session.url, session.config, zone=zone)
-
-    def staged(txn: Writer) -> None:
-        stage(txn, name, incoming, verb)
-
-    return Write("delete" if verb == "delete" else "upsert", staged, Received(session, incoming, incoming.source))
-
-
-def overwrite(
-    session: Session, name: str, given: Any, partitions: Iterable[Partition] | None, zone: str | None
+def write_of(
+    verb: Verb,
+    session: Session,
+    name: str,
+    given: Any,
+    zone: str | None,
+    partitions: Iterable[Partition] | None = None,
 ) -> Write:
-    """See `TableStream.overwrite`."""
+    """Return a write of events. See `TableStream`; ``partitions`` are those of an overwrite."""
     incoming = Incoming(given, session.url, session.config, zone=zone)
     named = None if partitions is None else listed(partitions)
 
     def staged(txn: Writer) -> None:
-        with txn.workspace.replacing_events():
-            plan = plan_of(txn, name, "overwrite")
-            rows = checked(plan, incoming.source(plan.spec.schema), session.url)
-            wanted = partitions_of(session, rows, named, plan.spec.schema)
-            slices = {each: tuple(txn.workspace.current.file_slices(each)) for each in wanted}
-            replace_with(txn, wanted, lambda: replace_events(replace(plan, slices=slices), rows))
+        stage(txn, name, incoming, verb, named)
 
-    return Write("insert_overwrite", staged, Received(session, incoming, incoming.source))
+    return Write(OPERATIONS[verb], staged, Received(session, incoming, incoming.source))
 
 
 def delete_all(session: Session, partition: Partition | None) -> Write:
@@ -104,11 +97,21 @@ class TransactionStream:
 
     def overwrite(self, rows: Any, *, partitions: Iterable[Partition] | None = None, zone: str | None = None) -> None:
         """See `TableStream.overwrite`; in a transaction begun as ``insert_overwrite``."""
-        overwrite(self.txn.session, self.name, rows, partitions, zone).stage(self.txn)
+        write_of("overwrite", self.txn.session, self.name, rows, zone, partitions).stage(self.txn)
 
 
-def stage(txn: Writer, name: str, incoming: Incoming, verb: Verb) -> list[WriteStat]:
-    """Write events into log files of the transaction, and return the files' statistics."""
+def stage(
+    txn: Writer, name: str, incoming: Incoming, verb: Verb, named: Collection[Partition] | None = None
+) -> list[WriteStat]:
+    """Write events into files of the transaction, and return their statistics. ``named``: the partitions of an overwrite."""
+    if verb == "overwrite":
+        with txn.workspace.replacing_events():
+            plan = plan_of(txn, name, verb)
+            rows = checked(plan, incoming.source(plan.spec.schema), txn.session.url)
+            written = set(partition_list(rows, txn.session.config)) if rows.num_rows else set()
+            wanted = partitions_of(txn.session, written, named, plan.spec.schema)
+            slices = {each: tuple(txn.workspace.current.file_slices(each)) for each in wanted}
+            return replace_with(txn, wanted, lambda: replace_events(replace(plan, slices=slices), rows))
     plan, config, workspace = plan_of(txn, name, verb), txn.session.config, txn.workspace
     rows = checked(plan, incoming.source(plan.spec.schema), txn.session.url)
     if not rows.num_rows or plan.idle:

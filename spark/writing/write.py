@@ -42,6 +42,7 @@ from ...occ.writing import (
     merging,
     moves_rows,
     stage_merge,
+    stream_writes,
     take_away,
     without_moved,
 )
@@ -104,13 +105,13 @@ class Writes:
             self.within(options)
         return self._staged(lambda txn: getattr(txn, verb)(rows, **how))
 
-    def events_plainly(self, name: str, verb: Verb, rows: Any, zone: str | None, options: WriteOptions) -> WriteResult:
+    def events_plainly(self, name: str, verb: Verb, rows: Any, options: WriteOptions, **more: Any) -> WriteResult:
         """Write events that are no DataFrame as `plainly` does."""
         if self._txn is None:
-            return cast("WriteResult", getattr(self._table.stream(name), verb)(rows, zone=zone, **options))
+            return cast("WriteResult", getattr(self._table.stream(name), verb)(rows, **more, **options))
         if options:
             self.within(options)
-        return self._staged(lambda txn: getattr(txn.stream(name), verb)(rows, zone=zone))
+        return self._staged(lambda txn: getattr(txn.stream(name), verb)(rows, **more))
 
     def merge_plainly(
         self, rows: Any, new_columns: NewColumns, zone: str | None, options: WriteOptions
@@ -550,6 +551,14 @@ class Writes:
         """Delete all rows, also those that other writers add meanwhile."""
         from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
+        if self._table.session.streams:
+
+            def drop(txn: Transaction) -> list[WriteStat]:
+                before = set(txn.files)
+                stream_writes.delete_all(txn.session, partition).stage(txn)
+                return [each for each in txn.files if each not in before]
+
+            return self._run(drop, "delete_partition")
         self._refuse_merge("delete_all")
         return self._by_condition(F.lit(True), partition, "delete")
 
@@ -696,14 +705,14 @@ class Writes:
 
     # Streams -----------------------------------------------------------------------------------------------------
 
-    def events(self, name: str, rows: Any, verb: Verb) -> WriteResult:
-        """Write events of a stream, which wait for no lock and conflict with no other write."""
+    def events(self, name: str, rows: Any, verb: Verb, partitions: Iterable[Partition] | None = None) -> WriteResult:
+        """Write events of a stream, which wait for no lock and conflict with no other write; or overwrite some."""
         rows = self._received(rows)
-        schema = columns.arrow_schema(rows.schema)
+        schema, named = columns.arrow_schema(rows.schema), None if partitions is None else listed(partitions)
         with Source(rows, self._few(rows)).until_done() as source:
             return self._run(
-                lambda txn: write_events(self, txn, name, source, schema, verb),
-                "delete" if verb == "delete" else "upsert",
+                lambda txn: write_events(self, txn, name, source, schema, verb, named),
+                stream_writes.OPERATIONS[verb],
             )
 
     # Common ------------------------------------------------------------------------------------------------------

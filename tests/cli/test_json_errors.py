@@ -60,6 +60,7 @@ FAILURES = {
     ("streams", "drop"): ["{table}", "nope"],
     ("streams", "undrop"): ["{table}", "nope"],
     ("streams", "retract"): ["{table}", "clicks", "{none}"],
+    ("streams", "overwrite"): ["{table}", "clicks", "{none}"],
     ("streams", "follow"): ["{table}", "clicks", "{none}"],
     ("mergers", "check"): ["telepathy"],
     ("bench", "run"): ["telepathy"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date
 
 import pyarrow as pa
@@ -159,6 +160,26 @@ def test_events_are_taken_back_by_a_file_of_ids(run, tmp_path):
     assert {each["column"]: each["value"] for each in row["cells"]}["n"] == 101
     events.write_text('{"id": "k"}\n')
     assert "lack eid" in run("streams", "retract", url, "s", str(events), code=2).stderr
+
+
+def test_a_stream_is_put_anew_in_some_partitions(run, tmp_path):
+    url, events = str(tmp_path / "t"), tmp_path / "events.json"
+    streams = {"s": {"columns": "n", "ordering": "at"}}
+    lakelatch.create(
+        url, record_key="id", partition_by="day", schema="id string, day int, n bigint, at bigint", streams=streams
+    ).close()
+    events.write_text("".join(f'{{"id": "k{n}", "day": {n % 3}, "n": {n}, "at": 9}}\n' for n in range(6)))
+    run("upsert", url, str(events), "--stream", "s")
+    events.write_text('{"id": "k0", "day": 0, "n": 7, "at": 1}\n')
+    done = run.json("streams", "overwrite", url, "s", str(events), "--batch", "days:1")
+    assert (done["operation"], done["given"], done["repeated"]) == ("overwrite", 1, False)
+    assert run.json("streams", "overwrite", url, "s", str(events), "--batch", "days:1")["repeated"]
+    paths = ("--partition", "day=0", "--partition", "day=1")
+    assert run("streams", "overwrite", url, "s", str(events), *paths).stdout.startswith("2")
+    read = run("read", url, "--json").stdout.splitlines()
+    assert sorted((row["id"], row["n"]) for row in map(json.loads, read)) == [("k0", 7), ("k2", 2), ("k5", 5)]
+    told = run("streams", "overwrite", url, "s", str(events), "--partition", "day=1", code=2).stderr
+    assert "'day=0' are not among the partitions to overwrite" in told
 
 
 def test_one_call_makes_a_table_with_its_streams(run, tmp_path):

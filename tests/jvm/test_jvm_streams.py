@@ -85,6 +85,12 @@ def test_hudi_readers_are_right_at_every_commit_without_late_events_and_after_ev
         bills.retract([{"id": f"k{n}", "place": f"p{n % 2}", "bill": f"{n}🙂"} for n in range(3)])
         table.compact()
         keep("compacted after events that were taken back")
+        orders.upsert([order(n, 1, 666) for n in range(10)])  # late
+        orders.overwrite([order(n, 0, n, "anew") for n in range(3, 20)])
+        keep("overwritten after late events")
+        bills.overwrite([{"id": "k1", "place": "p1"} | paid[1]])
+        table.delete_all(partition={"place": "p0"})
+        keep("overwritten again, and a partition dropped")
     given = {"partition_by": "place", "schema": SCHEMA, "ordering_field": "click_at"}
     with lakelatch.create(str(tmp_path / "table of before"), record_key="id", **given) as table:
         for at in (1, 2):

@@ -129,6 +129,7 @@ def transactions(table: lakelatch.Table) -> None:
         txn.check()
         txn.allow_empty()
         txn.stream("s").upsert(ROWS)
+        txn.stream("s").overwrite(ROWS, partitions=["day=1"])
         assert_type(txn.commit(), lakelatch.CommitResult | None)
     table.transaction("upset")  # type: ignore[arg-type]
     table.transaction().abort()
@@ -152,7 +153,12 @@ def streams(table: lakelatch.Table) -> None:
     print(stream.upsert(ROWS, batch=("q", 1)), stream.delete(ROWS), stream.declaration, stream.retract(ROWS))
     print(table.change_buckets(4, dry_run=True).files)
     print(table.adopt_streams({"clicks": {"columns": "n", "ordering": "at"}}, bucket_count=8, dry_run=True).changes)
-    print(stream.alter(default={"n": 1}, null="keep"), stream.drop(), stream.undrop())
+    print(
+        stream.alter(default={"n": 1}, null="keep"),
+        stream.drop(),
+        stream.undrop(),
+        stream.overwrite(ROWS, partitions=["day=1"]),
+    )
 
 
 def locks() -> None:
@@ -197,6 +203,7 @@ def on_spark(spark: Any) -> None:
     stream = table.stream("clicks", columns=["n"], ordering="at")
     assert_type(stream, lakelatch.spark.SparkStream)
     print(stream.upsert(ROWS), stream.delete(ROWS), stream.retract(ROWS), stream.sink(), table.sink("insert"))
+    print(stream.overwrite(ROWS, partitions=[{"day": 1}]))
     with lakelatch.transaction(table.table) as txn:
         assert_type(table.within(txn), lakelatch.spark.SparkTransaction)
     print(lakelatch.spark.sql(spark, "delete from t", {"t": table}), Embedded, FaultStore)

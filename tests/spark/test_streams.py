@@ -80,14 +80,17 @@ def test_what_spark_writes_and_reads_is_the_serial_merge_of_all_events(spark, ta
     rng, model = random.Random(7), Model(("city", "id"), list(table.table.streams))
     for step in range(10):
         name = rng.choice("abcc")
-        delete = step % 4 == 3
+        delete, overwrites = step % 4 == 3, step % 4 == 2
         batch = events(rng, name)
         frame = spark.createDataFrame([tuple(row.values()) for row in batch], FRAMES[name])
         stream = table.stream(name)
         batch_of = {"batch": ("a query", step)} if name == "c" else {}
-        done = stream.delete(frame, **batch_of) if delete else stream.upsert(frame, **batch_of)
-        assert done.files > 0
-        model.apply(name, KINDS[name] if delete else UPSERT, batch)
+        write = stream.overwrite if overwrites else stream.delete if delete else stream.upsert
+        assert write(frame, **batch_of).files > 0
+        if overwrites:
+            model.overwrite(name, {row["city"] for row in batch}, batch)
+        else:
+            model.apply(name, KINDS[name] if delete else UPSERT, batch)
         if step in (4, 7):
             table.table.compact()
         expected = naive(model.rows())
@@ -98,6 +101,30 @@ def test_what_spark_writes_and_reads_is_the_serial_merge_of_all_events(spark, ta
         assert as_rows([row.asDict() for row in table.read(filter="city = 'x'").collect()]) == {
             key: row for key, row in expected.items() if key[0] == "x"
         }
+
+
+@pytest.mark.parametrize("table", ["driver", "tasks"], indirect=True)
+def test_a_stream_is_put_anew_in_some_partitions_and_others_are_dropped(spark, table):
+    def frame(*keys: str) -> Any:
+        return spark.createDataFrame([(key, key[0], 1, 7, "") for key in keys], FRAMES["a"])
+
+    def read() -> dict[str, Any]:
+        return {row.id: row.a for row in table.read().collect()}
+
+    stream = table.stream("a")
+    stream.upsert([{"id": f"{c}{n}", "city": c, "a_at": 9, "a": n, "a2": ""} for c in "xyz" for n in range(4)])
+    done = stream.overwrite(frame("x1", "x9"), partitions=[{"city": "x"}, {"city": "y"}])
+    assert done.operation == "insert_overwrite"
+    assert read() == {"x1": 7, "x9": 7} | {f"z{n}": n for n in range(4)}
+    with pytest.raises(InputError, match="rows of partition 'city=z' are not among the partitions"):
+        stream.overwrite(frame("x1", "z1"), partitions=[{"city": "x"}])
+    with table.table.transaction("insert_overwrite") as txn:
+        table.within(txn).stream("a").overwrite(frame("z1"))
+        table.within(txn).stream("a").overwrite([{"id": "y1", "city": "y", "a_at": 9, "a": 1, "a2": ""}])
+    assert read() == {"x1": 7, "x9": 7, "y1": 1, "z1": 7}
+    assert table.delete_all(partition={"city": "x"}).operation == "delete_partition"
+    stream.upsert(frame("x2"))
+    assert read() == {"x2": 7, "y1": 1, "z1": 7}
 
 
 @pytest.mark.parametrize("table", ["driver", "tasks"], indirect=True)

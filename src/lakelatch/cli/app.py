@@ -164,6 +164,10 @@ _STREAMS = {
     "drop": (".streams.commands:drop", "Drop a stream; what it has written stays."),
     "undrop": (".streams.commands:undrop", "Let a dropped stream take events again."),
     "retract": (".rows.write:retract", "Take events of a stream back, by their ids in a file."),
+    "overwrite": (
+        ".rows.write:overwrite",
+        "Put the events of a file in place of all that a stream has said in their partitions.",
+    ),
     "explain": (
         ".streams.commands:explain",
         "Tell of each column of a row which event set it, and what that replaced.",

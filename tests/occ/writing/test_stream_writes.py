@@ -208,10 +208,17 @@ def compaction(table):
     return table.compact()
 
 
-BEFORE, AFTER = {"x": (1, 1)}, {"x": (5, None), "z": (1, None)}
+def overwrite(table):
+    """A file group that takes the place of another, and one of a new partition."""
+    with table.transaction("insert_overwrite") as txn:
+        txn.stream("b").overwrite([row(b=7, b_at=0), row("z", b=3, b_at=0) | {"part": "new"}])
+    return txn.result
 
 
-@pytest.mark.parametrize(("act", "after"), [(work, AFTER), (compaction, BEFORE)])
+BEFORE, AFTER, OVERWRITTEN = {"x": (1, 1)}, {"x": (5, None), "z": (1, None)}, {"x": (1, 7), "z": (None, 3)}
+
+
+@pytest.mark.parametrize(("act", "after"), [(work, AFTER), (compaction, BEFORE), (overwrite, OVERWRITTEN)])
 def test_a_store_that_fails_at_any_call_loses_no_event_and_tells_the_truth(folder, act, after):
     def world(name):
         url = folder / name

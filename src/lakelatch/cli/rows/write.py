@@ -1,4 +1,4 @@
-"""``lakelatch upsert``, ``insert``, ``delete`` and ``streams retract``.
+"""``lakelatch upsert``, ``insert``, ``delete``, ``streams retract`` and ``streams overwrite``.
 
 JSON: ``table``, ``operation``, ``given`` (rows of the file), and of the commit ``instant``, ``completion`` (null when
 nothing changed), ``inserted``, ``updated``, ``deleted``, ``files``, ``bytes``, ``attempts``, ``wasted_s``, and
@@ -113,9 +113,26 @@ def retract(
     _write("retract", url, file, format, batch, note, name, json=json)
 
 
+def overwrite(
+    url: Url,
+    name: Annotated[str, typer.Argument(metavar="STREAM", help="Its name.")],
+    file: File,
+    *,
+    format: FileFormat = None,  # noqa: A002
+    partition: Annotated[
+        list[str] | None, typer.Option(metavar="PATH", help="This one, with events or without, as day=1; repeatable.")
+    ] = None,
+    batch: SourceBatch = None,
+    note: Noted = None,
+    json: Json = False,
+) -> None:
+    """Put the events of a file in place of all that a stream has said in their partitions. Other streams' parts stay."""
+    _write("overwrite", url, file, format, batch, note, name, json=json, partitions=partition or None)
+
+
 def _write(
-    operation: Literal["upsert", "insert", "delete", "retract"], url: str, file: str, kind: str | None, batch: str | None,
-    note: list[str] | None, stream: str | None = None, *, json: bool, **columns: Any,
+    operation: Literal["upsert", "insert", "delete", "retract", "overwrite"], url: str, file: str, kind: str | None,
+    batch: str | None, note: list[str] | None, stream: str | None = None, *, json: bool, **columns: Any,
 ) -> None:  # fmt: skip
     """Write the rows of a file into a table, in one transaction that is retried when it loses."""
     import lakelatch
