@@ -118,9 +118,12 @@ def test_a_stream_is_put_anew_in_some_partitions_and_others_are_dropped(spark, t
     assert read() == {"x1": 7, "x9": 7} | {f"z{n}": n for n in range(4)}
     with pytest.raises(InputError, match="rows of partition 'city=z' are not among the partitions"):
         stream.overwrite(frame("x1", "z1"), partitions=[{"city": "x"}])
-    with table.table.transaction("insert_overwrite") as txn:
-        table.within(txn).stream("a").overwrite(frame("z1"))
-        table.within(txn).stream("a").overwrite([{"id": "y1", "city": "y", "a_at": 9, "a": 1, "a2": ""}])
+
+    def work(txn: Any) -> None:
+        txn.stream("a").overwrite(frame("z1"))
+        txn.stream("a").overwrite([{"id": "y1", "city": "y", "a_at": 9, "a": 1, "a2": ""}])
+
+    table.run(work, operation="insert_overwrite")
     assert read() == {"x1": 7, "x9": 7, "y1": 1, "z1": 7}
     assert table.delete_all(partition={"city": "x"}).operation == "delete_partition"
     stream.upsert(frame("x2"))
