@@ -56,8 +56,9 @@ class TableStream:
     def upsert(self, rows: Any, *, zone: str | None = None, **retries: Unpack[WriteOptions]) -> WriteResult:
         """Set the stream's columns of the rows with these keys, where no newer event has; missing rows are inserted.
 
-        It takes no lock and never conflicts, neither with other streams nor with other writers of this one. Several events of
-        one key in ``rows`` count one after the other, as if each had been committed by itself.
+        It takes no lock and never conflicts, neither with other streams nor with other writers of this one; only beside an
+        overwrite it is run again. Several events of one key in ``rows`` count one after the other, as if each had been committed
+        by itself.
 
         In columns with a merger all events count. Where none may count twice (sum, count) the write needs a ``batch``.
 

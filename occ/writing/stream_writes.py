@@ -1,4 +1,4 @@
-"""Events of a stream: check them and write them into log files. Nothing is read, so no other commit conflicts.
+"""Events of a stream: check them and write them into log files. Nothing is read, so no other events conflict.
 
 An overwrite reads the partitions that it replaces, and conflicts with all that is written there meanwhile.
 

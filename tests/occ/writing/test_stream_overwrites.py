@@ -123,6 +123,20 @@ def test_what_is_left_of_other_streams_decides_about_a_row(table: lakelatch.Tabl
     assert content(table) == {"p/null": (None, -1), "p/cleared": (None, -1)}
 
 
+def test_rows_from_before_the_streams_stay(folder: Path) -> None:
+    """One without any value too, of which a stream has said only what was taken back."""
+    given: dict[str, Any] = {"record_key": "id", "partition_by": "part", "schema": SCHEMA}
+    with lakelatch.create(str(folder / "t"), **given) as table:
+        none = dict.fromkeys(SCHEMA.names)
+        table.insert([none | row("empty"), none | row("valued", b=5), none | row("default", b=-1)])
+        table.adopt_streams(STREAMS | SUMS, bucket_count=2)
+        table.stream("a").upsert([a("valued", 1, 1), a("default", 1, 1)])
+        table.stream("k").retract([row("empty", click="late")])
+        for name in "ak":
+            table.stream(name).overwrite([], partitions=[{"part": "p"}])
+        assert content(table) == {"p/empty": (None, None), "p/valued": (None, 5)}
+
+
 def test_deletes_of_the_stream_are_forgotten_and_what_they_did_to_others_is_not(table: lakelatch.Table) -> None:
     table.stream("b").upsert([b("x", 5, 5)])
     table.stream("a").delete([row("x", a_at=9)])
@@ -146,6 +160,7 @@ def test_deletes_remembered_for_other_streams_stay(table: lakelatch.Table) -> No
 def test_sums_begin_anew_and_those_of_others_go_on(table: lakelatch.Table) -> None:
     sums, clicks = table.stream("s"), table.stream("k")
     sums.upsert([row(s=1, s_at=5), row("gone", s=1, s_at=5)], batch=("web", 1))
+    sums.delete([row(s_at=9)], batch=("web", 2))  # what is older counts no more, until it is said anew
     clicks.upsert([row(n=4, click="one", click_at=1), row(n=5, click="two", click_at=2)])
     clicks.retract([row(click="two"), row(click="late"), row("nobody", click="late")])
     sums.overwrite([row(s=7, s_at=1), row(s=7, s_at=0)], batch=("days", 1))
@@ -155,11 +170,13 @@ def test_sums_begin_anew_and_those_of_others_go_on(table: lakelatch.Table) -> No
         assert sums.overwrite([row(s=7, s_at=1)], batch=("days", 1)).repeated
         assert sums.upsert([row(s=1, s_at=5)], batch=("web", 1)).repeated, "older batches stay recorded"
         table.compact()
-    sums.upsert([row(s=1, s_at=0)], batch=("web", 2))
+    sums.upsert([row(s=1, s_at=0)], batch=("web", 3))
     clicks.upsert([row(n=6, click="late", click_at=9), row("nobody", n=6, click="late", click_at=9)])
     clicks.upsert([row("nobody", n=7, click="in time", click_at=9)])
     assert content(table, "s", "n") == {"p/x": (115, 4), "p/nobody": (100, 7)}, "others' retractions are still in force"
     sums.overwrite([row(s=1, s_at=0)])  # none counts twice, so no batch is needed
+    with pytest.raises(InputError, match="add more than a thousandth"):
+        sums.overwrite([row(s=2**53, s_at=0), row(s=2**53, s_at=1)])
 
 
 def test_kept_events_and_what_was_taken_back_of_them_go(table: lakelatch.Table) -> None:
