@@ -591,7 +591,10 @@ class Table:
 
     @retried(Transaction.delete_all)
     def delete_all(self, *, partition: Partition | None = None, **retries: Unpack[WriteOptions]) -> WriteResult:
-        """Delete all rows of the table or of a partition, also those that others add meanwhile."""
+        """Delete all rows of the table or of a partition, also those that others add meanwhile.
+
+        In a table with streams all goes that these have said there, also of rows that were deleted.
+        """
         return self._write(stream_writes.delete_all(self._ours(), partition), retries)
 
     @retried(Transaction.update_where)

@@ -383,8 +383,8 @@ class Transaction:
     def delete_all(self, *, partition: Partition | None = None) -> None:
         """Delete all rows of the table or of a partition, also rows that others add meanwhile.
 
-        In a table with streams only in a transaction begun as ``delete_partition`` or ``insert_overwrite``: all that the streams
-        have said there goes, also of rows that were deleted, and events that others commit before it are a conflict.
+        In a table with streams all goes that these have said there, also of rows that were deleted; only in a transaction begun
+        as ``delete_partition`` or ``insert_overwrite``. Events that others commit meanwhile are a conflict.
 
         Args:
             partition: only in this one; by value, ``{"origin": "JFK"}``, or its path.

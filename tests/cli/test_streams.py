@@ -162,7 +162,7 @@ def test_events_are_taken_back_by_a_file_of_ids(run, tmp_path):
     assert "lack eid" in run("streams", "retract", url, "s", str(events), code=2).stderr
 
 
-def test_a_stream_is_put_anew_in_some_partitions(run, tmp_path):
+def test_a_stream_is_overwritten_in_some_partitions(run, tmp_path):
     url, events = str(tmp_path / "t"), tmp_path / "events.json"
     streams = {"s": {"columns": "n", "ordering": "at"}}
     lakelatch.create(

@@ -86,7 +86,7 @@ def test_hudi_readers_are_right_at_every_commit_without_late_events_and_after_ev
         table.compact()
         keep("compacted after events that were taken back")
         orders.upsert([order(n, 1, 666) for n in range(10)])  # late
-        orders.overwrite([order(n, 0, n, "anew") for n in range(3, 20)])
+        orders.overwrite([order(n, 0, n, "again") for n in range(3, 20)])
         keep("overwritten after late events")
         bills.overwrite([{"id": "k1", "place": "p1"} | paid[1]])
         table.delete_all(partition={"place": "p0"})

@@ -104,7 +104,7 @@ def test_what_spark_writes_and_reads_is_the_serial_merge_of_all_events(spark, ta
 
 
 @pytest.mark.parametrize("table", ["driver", "tasks"], indirect=True)
-def test_a_stream_is_put_anew_in_some_partitions_and_others_are_dropped(spark, table):
+def test_a_stream_is_overwritten_in_some_partitions_and_others_are_dropped(spark, table):
     def frame(*keys: str) -> Any:
         return spark.createDataFrame([(key, key[0], 1, 7, "") for key in keys], FRAMES["a"])
 

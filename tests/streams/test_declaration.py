@@ -376,7 +376,6 @@ def test_a_table_with_streams_takes_no_other_writes(table):
         lambda: other.overwrite_table(whole),
         lambda: other.delete([row()]),
         lambda: other.delete_where("a = 1"),
-        lambda: other.delete_all(),
         lambda: other.run(lambda txn: txn.new_file("part=p").write(whole), operation="insert"),
         lambda: other.run(lambda txn: txn.overwrites("part=p"), operation="delete_partition"),
     ):

@@ -180,7 +180,7 @@ class Machine(RuleBasedStateMachine):
         data=st.data(), second=st.booleans(), names=st.lists(st.sampled_from(sorted(DECLARED)), min_size=1, max_size=2)
     )
     def overwrite(self, data: Any, names: list[str], *, second: bool) -> None:
-        """Streams are put anew in some partitions, in one commit; at work there meanwhile: another, who loses or wins."""
+        """Streams are overwritten in some partitions, in one commit; beside an event of another handle it loses."""
         table, staged = (self.other, self.table)[:: data.draw(_WAYS)][0], list[tuple[str, set[str], list[Row]]]()
         txn = table.transaction("insert_overwrite", batch=next(self.batches))
         for name in names:

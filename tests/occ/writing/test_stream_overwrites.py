@@ -1,4 +1,4 @@
-"""A stream put anew into some partitions (`TableStream.overwrite`), and partitions of a table with streams that are dropped."""
+"""A stream overwritten in some partitions (`TableStream.overwrite`), and partitions of a table with streams that are dropped."""
 
 from __future__ import annotations
 
@@ -157,10 +157,10 @@ def test_deletes_remembered_for_other_streams_stay(table: lakelatch.Table) -> No
     assert content(table) == {"p/y": (1, 1)}
 
 
-def test_sums_begin_anew_and_those_of_others_go_on(table: lakelatch.Table) -> None:
+def test_sums_begin_again_and_those_of_others_go_on(table: lakelatch.Table) -> None:
     sums, clicks = table.stream("s"), table.stream("k")
     sums.upsert([row(s=1, s_at=5), row("gone", s=1, s_at=5)], batch=("web", 1))
-    sums.delete([row(s_at=9)], batch=("web", 2))  # what is older counts no more, until it is said anew
+    sums.delete([row(s_at=9)], batch=("web", 2))  # what is older counts no more, until it is said again
     clicks.upsert([row(n=4, click="one", click_at=1), row(n=5, click="two", click_at=2)])
     clicks.retract([row(click="two"), row(click="late"), row("nobody", click="late")])
     sums.overwrite([row(s=7, s_at=1), row(s=7, s_at=0)], batch=("days", 1))
