@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from ..thorough import THOROUGH
-from .targets import TARGETS
+from .targets import GROUP, TARGETS, T
 
 NODE = ["_c_0-lock-0000000000"]
 FOUND: list[tuple[str, Any]] = [
@@ -36,6 +36,8 @@ FOUND: list[tuple[str, Any]] = [
     ("declared streams", b"[" * 2000),
     ("creations", b'{"v": 1, "properties": "", "epoch": Infinity, "opening": ""}'),
     ("floors of streams", b"AAAAgA=="),
+    ("file names", f"..{GROUP}_{T}.log.1_-0-0.cdc"),
+    ("file names", f"{GROUP}_.0-0_{T}.parquet"),
 ]
 
 

@@ -18,8 +18,8 @@ from typing import NamedTuple
 PARTITION_METADATA = ".hoodie_partition_metadata"
 
 # Neither part may hold an underscore: it separates them, and readers split at it.
-_BASE = re.compile(r"([^_./][^_/]*)_([^_/]+)_([0-9]+)\.([a-z]+)")
-_LOG = re.compile(r"\.([^_/]+)_([0-9]+)\.log\.([0-9]{1,9})(?:_([^_/.]+))?(\.cdc)?")
+_BASE = re.compile(r"([^_./][^_/]*)_([^_./][^_/]*)_([0-9]+)\.([a-z]+)")
+_LOG = re.compile(r"\.([^_./][^_/]*)_([0-9]+)\.log\.([0-9]{1,9})(?:_([^_/.]+))?(\.cdc)?")
 _PART = re.compile(r"[^_./][^_/]*")
 _BASE_EXTENSIONS = frozenset({"parquet", "orc", "hfile", "lance"})
 
