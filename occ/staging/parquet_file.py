@@ -164,11 +164,15 @@ class ParquetFile:
 
     def _opened(self, first: pa.Table) -> pq.ParquetWriter:
         if self._writer is None:
-            # In a file of a few rows a codec saves nothing, and setting it up costs more than the rest of the write.
+            # In a file of a few rows a codec saves nothing, and setting it up costs more than the rest of the write. In a small
+            # column it saves less than reading it costs more.
             small = self._ending and first.nbytes < _SMALL_BYTES
-            codec = "none" if small else self._codec
             unique = {} if small else _encodings_of_unique(first)
             leaves = _leaves(first.schema)
+            codec: str | dict[str, str] = "none" if small else self._codec
+            if self._ending and not small:
+                large = [field for field in first.schema if first.column(field.name).nbytes >= _SMALL_BYTES]
+                codec = dict.fromkeys(_leaves(pa.schema(large)), self._codec) or "none"
             # Parquet's statistics omit NaN, and a dictionary holds one zero where Spark looks for both signs: a filter
             # pushed down to a float column would miss matching rows. So floats get neither.
             floats = {leaf for leaf, kind in leaves.items() if pa.types.is_floating(kind)}
@@ -185,10 +189,13 @@ class ParquetFile:
             self._out.flush()  # the magic bytes: `_Sink.begin` may have written them
         return self._writer
 
-    def _encoding(self, codec: str) -> dict[str, Any]:
+    def _encoding(self, codec: str | dict[str, str]) -> dict[str, Any]:
+        level: Any = _LEVEL.get(self._codec) if codec != "none" else None
+        if isinstance(codec, dict):
+            level = level and dict.fromkeys(codec, level)
         return {
             "compression": codec,
-            "compression_level": _LEVEL.get(codec),
+            "compression_level": level,
             "store_schema": False,  # else dictionary types of the meta columns return to pyarrow's readers
             "coerce_timestamps": "us",
             "write_page_checksum": True,

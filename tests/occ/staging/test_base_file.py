@@ -22,7 +22,7 @@ from lakelatch.occ.liveness.markers import list_markers, remove
 from lakelatch.occ.staging.base_file import BaseFileWriter
 from lakelatch.occ.staging.file_spec import FileSpec, group_id, token
 from lakelatch.occ.staging.log_file import LogFileWriter
-from lakelatch.occ.staging.meta_columns import RowNumbers
+from lakelatch.occ.staging.meta_columns import COMMIT_TIME, RowNumbers
 from lakelatch.storage import Store
 from lakelatch.storage.local.store import LocalStore
 from lakelatch.testing.faults import FaultStore, On, Pause
@@ -243,11 +243,13 @@ def test_floats_have_no_bounds_and_no_dictionary_at_any_depth(tmp_path: Path, ro
     assert not any(chunks[name].has_dictionary_page for name in floats)
 
 
-@pytest.mark.parametrize(("rows", "codec"), [(10, "UNCOMPRESSED"), (1000, "ZSTD")])
-def test_only_a_file_of_a_few_rows_is_written_without_a_codec(tmp_path: Path, rows: int, codec: str) -> None:
+@pytest.mark.parametrize(("rows", "large"), [(10, ()), (1000, (RECORD_KEY,)), (1100, (RECORD_KEY, COMMIT_TIME))])
+def test_only_small_columns_are_written_without_a_codec(tmp_path: Path, rows: int, large: tuple[str, ...]) -> None:
     writer = _create(_spec(tmp_path), _rows(0, rows))
-    footer = pq.read_metadata(tmp_path / writer.path)
-    assert {footer.row_group(0).column(i).compression for i in range(footer.num_columns)} == {codec}
+    group = pq.read_metadata(tmp_path / writer.path).row_group(0)
+    codecs = {each.path_in_schema: each.compression for each in map(group.column, range(group.num_columns))}
+    assert {codecs[name] for name in large} <= {"ZSTD"}
+    assert {codecs[name] for name in {RECORD_KEY, COMMIT_TIME} - {*large}} <= {"UNCOMPRESSED"}
 
 
 def test_a_few_rows_that_more_may_follow_have_the_codec(tmp_path: Path) -> None:
