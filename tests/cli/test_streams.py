@@ -197,7 +197,9 @@ def test_one_call_makes_a_table_with_its_streams(run, tmp_path):
     rows = tmp_path / "rows.json"
     rows.write_text('{"id": "x", "a": 5, "a_at": "2026-01-01 00:00:00Z", "b": "", "b_at": 1}\n')
     refused = run("upsert", url, str(rows), code=2).stderr
-    assert "Write through a stream: table.stream(name).upsert, .delete or .overwrite, in a shell --stream NAME" in refused
+    assert (
+        "Write through a stream: table.stream(name).upsert, .delete or .overwrite, in a shell --stream NAME" in refused
+    )
     for wrong, told in (
         (["--schema", "id strin"], "declares no columns"),
         (["--schema", columns, "--stream", "one:a"], "--stream 'one:a' is no stream"),

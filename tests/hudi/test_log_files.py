@@ -202,9 +202,10 @@ def test_rows_that_say_that_they_are_deleted(mor):
 def test_chosen_columns_and_meta_columns(mor):
     mor.update(at(10), at(11), "a", {"a0": 5, "a2": 2}, [("a1", ("LongWrapper", -5))])
     with lakelatch.open(str(mor.folder)) as table:
-        assert table.read(columns=["id"]).to_arrow().to_pydict() == {"id": ["a0", "a1", "a2"]}
+        assert table.read(columns=["id"]).to_arrow().to_pydict() == {"id": ["a1", "a0", "a2"]}, "changed rows are last"
         (only,) = table.snapshot().file_slices()
         found = table.read_slice(only, columns=["id"], meta=True).to_pydict()
+        assert found["id"] == ["a0", "a1", "a2"], "rows to be written again keep their places"
         assert found["_hoodie_commit_time"] == [at(10), at(1), at(10)]
         assert table.read(columns=["part"]).count() == 3
         assert set(found) == {"id", *(n for n in found if n.startswith("_hoodie_"))}
@@ -216,7 +217,7 @@ def test_columns_that_log_files_add(mor):
     mor.log(at(10), at(11), "a", data_block(at(10), [row], schema=wide))
     with lakelatch.open(str(mor.folder)) as table:
         (only,) = table.snapshot().file_slices()
-        assert table.read_slice(only).to_pylist() == [row, {"id": "a1", "part": "a", "v": 1, "new": None}]
+        assert table.read_slice(only).to_pylist() == [{"id": "a1", "part": "a", "v": 1, "new": None}, row]
 
 
 def test_columns_of_a_narrower_type_in_the_base_file(mor):
@@ -225,7 +226,7 @@ def test_columns_of_a_narrower_type_in_the_base_file(mor):
     mor.log(at(10), at(11), "a", data_block(at(10), [row], schema=wide))
     with lakelatch.open(str(mor.folder)) as table:
         (only,) = table.snapshot().file_slices()
-        assert table.read_slice(only).to_pylist() == [row, {"id": "a1", "part": "a", "v": 1.0}]
+        assert table.read_slice(only).to_pylist() == [{"id": "a1", "part": "a", "v": 1.0}, row]
 
 
 def test_rows_without_meta_columns_are_damage(mor):

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelatch.errors import InputError
-from lakelatch.hudi.merge.rows import deduplicate, merge, remove
+from lakelatch.hudi.merge import alike, stacked
+from lakelatch.hudi.merge.rows import deduplicate, merge, remove, without
 from lakelatch.hudi.table.record_keys import RECORD_KEY
 
 KEYS = st.sampled_from("abcdef")
@@ -46,6 +47,57 @@ def test_merge_with_ordering_is_one_row_at_a_time(old: dict[str, Any], new: dict
             expected[key] = row
     assert _rows(merged.rows) == [(k, *v) for k, v in expected.items()]  # also the order of the rows
     assert (merged.inserts, merged.updates) == (len(set(new) - set(old)), updates)
+
+
+@given(UNIQUE, UNIQUE, st.sampled_from([(), ("ts",)]))
+def test_rows_that_need_no_place_are_the_same_rows(old: dict[str, Any], new: dict[str, Any], ordering: Any) -> None:
+    before, after = (_table([(k, *v) for k, v in each.items()]) for each in (old, new))
+    here, there = (merge(before, after, ordering=ordering, in_place=each) for each in (True, False))
+    assert sorted(_rows(there.rows), key=str) == sorted(_rows(here.rows), key=str)
+    assert (there.inserts, there.updates) == (here.inserts, here.updates)
+    assert there.inserted_keys == here.inserted_keys
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.one_of(st.none(), st.text(max_size=2)), st.integers(0, 9))), st.integers(0, 9)
+)
+def test_rows_are_left_out_of_chunks_that_begin_anywhere(rows: list[tuple[bool, str | None, int]], cut: int) -> None:
+    texts, numbers = pa.array([r[1] for r in rows], pa.string()), pa.array([r[2] for r in rows], pa.int64())
+    table = pa.table({"t": pa.chunked_array([texts[:cut], texts[cut:]]), "n": numbers})
+    left = without(table, pa.array([r[0] for r in rows], pa.bool_()))
+    assert left.schema == table.schema
+    assert left.to_pylist() == [{"t": r[1], "n": r[2]} for r in rows if not r[0]]
+
+
+TIMES = [pa.timestamp("us"), pa.timestamp("us", "UTC")]  # which have no common type
+
+
+@given(
+    st.lists(
+        st.dictionaries(st.sampled_from("ab"), st.sampled_from([pa.int32(), pa.int64(), pa.float64(), *TIMES])),
+        min_size=1,
+    )
+)
+def test_tables_are_stacked_in_the_types_that_make_them_alike(columns: list[dict[str, pa.DataType]]) -> None:
+    tables = [
+        pa.table(
+            {
+                "k": [number],
+                **{
+                    n: pa.array([7], pa.int64()).cast(kind) if "time" not in str(kind) else pa.array([7], kind)
+                    for n, kind in each.items()
+                },
+            }
+        )
+        for number, each in enumerate(columns)
+    ]
+    try:
+        expected = pa.concat_tables(alike(tables))
+    except pa.ArrowException as e:
+        with pytest.raises(type(e)):
+            stacked(tables)
+    else:
+        assert stacked(tables).equals(expected)
 
 
 @given(UNIQUE, UNIQUE)

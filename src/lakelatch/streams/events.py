@@ -220,7 +220,7 @@ def _opened(block: Block) -> tuple[BlockNote | None, pq.ParquetFile | None]:
     if block.kind != PARQUET:
         return None, None
     with _damage_is_told(block):
-        file = pq.ParquetFile(pa.BufferReader(block.content))
+        file = pq.ParquetFile(pa.BufferReader(block.content), pre_buffer=False)
     return BlockNote.of(file.metadata.metadata, block.path), file
 
 
@@ -238,12 +238,13 @@ def _read(block: Block, streams: Sequence[Stream], log: LogFile, columns: Collec
     if file is None or note is None:
         raise _no_event(block)
     stream = of_name(streams, note.stream, f"the table of log file {block.path}")
+    schema = file.schema_arrow
     # A block has all columns of the table, because Hudi's readers need them. Only those named in its note carry values.
     carried = {*META_COLUMNS, *stream.ordered_by, *note.columns}
-    carried |= set(file.schema_arrow.names) - {column for each in streams for column in each.own}
+    carried |= set(schema.names) - {column for each in streams for column in each.own}
     wanted = [
         name
-        for name in file.schema_arrow.names
+        for name in schema.names
         if name in carried and (columns is None or name in columns or name in stream.ordered_by)
     ]
     with _damage_is_told(block):
@@ -255,7 +256,7 @@ def _read(block: Block, streams: Sequence[Stream], log: LogFile, columns: Collec
                 "from a copy",
                 path=block.path,
             )
-    return Events(stream, note, log, rows, file.schema_arrow)
+    return Events(stream, note, log, rows, schema)
 
 
 def to_write(rows: pa.Table, stream: Stream, kind: str) -> pa.Table:

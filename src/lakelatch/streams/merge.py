@@ -30,8 +30,8 @@ import pyarrow.compute as pc
 
 from ..errors import CorruptTableError, InputError, TableError
 from ..hudi.files import LogFile, StoredParquet
-from ..hudi.merge import alike, merged_rows, needed_columns, read_key, widened
-from ..hudi.table import META_COLUMNS, RECORD_KEY, TableConfig, shown
+from ..hudi.merge import joined, merged_rows, needed_columns, read_key, stacked, widened, without
+from ..hudi.table import META_COLUMNS, RECORD_KEY, TableConfig, array_of_column, shown
 from ..hudi.timeline import LATEST, FileSlice
 from ..mergers import Groups
 from ..storage import Store
@@ -47,7 +47,7 @@ _NULL, _DEFAULT = -1, -2  # instead of the place of a value; the stream's second
 
 @dataclass(frozen=True)
 class Stitched:
-    """Rows with meta columns, and the floors (`events`): key and ordering columns."""
+    """Rows with meta columns; and, if all columns are read, the floors (`events`): key and ordering columns."""
 
     rows: pa.Table
     floors: pa.Table
@@ -167,52 +167,30 @@ def _stitched(
     columns: Collection[str] | None,
     key: str = RECORD_KEY,
 ) -> Stitched:
-    """Merge the keys that have events, and put their rows among the others, of which only the key is read.
-
-    A column that no event changes is passed on unchanged.
-    """
-    # Most keys of a base file have no event, so only the others are merged.
+    """Merge the keys that have events, and put their rows behind the others, of which only the key is looked at."""
+    # Most keys of a base file have no event. The number of a key is that of its first event.
     chunks = [chunk for each in blocks for chunk in each.rows.column(key).chunks]
-    keys = pa.chunked_array(chunks, pa.string()).unique()
-    rest = None
-    if floors is not None:
-        some = pc.is_in(floors.column(RECORD_KEY), value_set=keys)
-        floors, rest = floors.filter(some), floors.filter(pc.invert(some))
-    met = np.zeros(0, np.int64)
+    found = joined(pa.chunked_array(chunks, pa.string()).dictionary_encode())
+    keys, codes = found.dictionary, [found.indices]
+    old, rest, met = base, None, pa.array([], pa.bool_())
     if base is not None:
-        met = np.flatnonzero(np.asarray(pc.is_in(base.column(key), value_set=keys)))
-    old = None if base is None else base if len(met) == base.num_rows else base.take(pa.array(met))
-    made = _Slice(old, floors, blocks, streams, columns, key)
+        match = pc.index_in(array_of_column(base, key), value_set=keys)
+        met = match.is_valid()
+        old = base.take(pc.indices_nonzero(met))
+        codes.insert(0, match.drop_null())
+    if floors is not None:
+        match = pc.index_in(array_of_column(floors, RECORD_KEY), value_set=keys)
+        floors, rest = floors.filter(match.is_valid()), floors.filter(match.is_null())
+        codes.append(match.drop_null())
+    made = _Slice(old, floors, blocks, streams, columns, keys, np.asarray(pa.concat_arrays(codes)).astype(np.int64))
     for number, block in enumerate(blocks):
         made.apply(number, block)
-    found = made.result(columns)
-    rows = found.rows if base is None else _put_in(base, met, found.rows, made)
-    if rest is None or not rest.num_rows:
-        return Stitched(rows, found.floors)
-    return Stitched(rows, pa.concat_tables([found.floors, widened(rest, found.floors.schema)]))
-
-
-def _put_in(base: pa.Table, met: _Places, rows: pa.Table, made: _Slice) -> pa.Table:
-    """Return the base file's rows with the ones at ``met`` replaced or removed, and new ones at the end."""
-    there = made.old_there
-    kept, new = met[there], rows.num_rows - int(there.sum())
-    left = np.ones(base.num_rows, bool)
-    left[met[~there]] = False
-    added = (base.num_rows + len(kept) + np.arange(new)).astype(np.int32)
-    # The columns of a stream mostly change in the same rows; and places of 32 bits are half of the memory to move.
-    found, sources = {}, dict[bytes, pa.Array]()
-    for name, column in zip(rows.column_names, widened(base, rows.schema).columns, strict=True):
-        now, changed = rows.column(name), made.changed(name)[there]
-        if changed.any() or len(kept) < len(met):
-            if (mark := changed.tobytes()) not in sources:
-                places = np.arange(base.num_rows, dtype=np.int32)
-                places[kept[changed]] = base.num_rows + np.flatnonzero(changed)
-                sources[mark] = pa.array(np.concatenate([places[left], added]))
-            column = pa.chunked_array([*column.chunks, *now.chunks], now.type)
-            found[name] = column.take(sources[mark])
-        else:
-            found[name] = pa.chunked_array([*column.chunks, *now.slice(len(kept)).chunks], now.type)
-    return pa.table(found)
+    rows, floors = made.result(columns)
+    if base is not None:
+        rows = pa.concat_tables([without(widened(base, rows.schema), met), rows])
+    if columns is None and rest is not None and rest.num_rows:
+        floors = pa.concat_tables([floors, widened(rest, floors.schema)])
+    return Stitched(rows, floors)
 
 
 def _repeated() -> CorruptTableError:
@@ -246,23 +224,17 @@ class _Slice:
         blocks: Sequence[Events],
         streams: Sequence[Stream],
         columns: Collection[str] | None,
-        key: str,
+        keys: pa.Array,
+        codes: _Places,
     ) -> None:
-        tables = alike([*([base] if base is not None else []), *(each.rows for each in blocks)])
-        self._rows = pa.concat_tables(tables) if tables else pa.table({key: pa.array([], pa.string())})
+        tables = [*([base] if base is not None else []), *(each.rows for each in blocks)]
+        self._rows = stacked(tables) if tables else pa.table({})
         self._rows = self._with_defaults(blocks, streams, columns).combine_chunks()
         ends = np.cumsum([0, *(each.num_rows for each in tables)])
         old = int(ends[1]) if base is not None else 0
         self._ends = ends[1:] if base is not None else ends
         self._streams = {each.name: each for each in streams}
-        keys = self._rows.column(key)
-        if floors is not None:
-            keys = pa.chunked_array([*keys.chunks, *floors.column(RECORD_KEY).cast(pa.string()).chunks], pa.string())
-        encoded = keys.combine_chunks().dictionary_encode()
-        if isinstance(encoded, pa.ChunkedArray):
-            encoded = pa.concat_arrays(encoded.unify_dictionaries().chunks)
-        self._keys, self._codes = encoded.dictionary, np.asarray(encoded.indices).astype(np.int64)
-        count = len(self._keys)
+        self._keys, self._codes, count = keys, codes, len(keys)
         data = [n for n in self._rows.column_names if n not in META_COLUMNS]
         orders = {name for each in streams for name in each.ordered_by}
         self._shared = shared_columns(streams, data)
@@ -272,13 +244,11 @@ class _Slice:
         self._places = {n: np.full(count, _NULL, np.int64) for n in (*self._values, *self._shared)}
         self._there, self._touched = np.zeros(count, bool), np.full(count, _NULL, np.int64)
         first = self._codes[:old]
-        # Codes are given in the order in which keys come.
-        if int(first.max(initial=-1)) + 1 < len(first):
-            raise _repeated()
         for places in (*self._places.values(), self._touched):
             places[first] = np.arange(old)
         self._there[first] = True
-        self._old = old
+        if np.count_nonzero(self._there) < old:
+            raise _repeated()
         self._orders = {each.name: _Order(each, self._rows, floors, self._codes, old, count) for each in streams}
         self._given: dict[str, list[_Given]] = {column: [] for each in streams for column, _ in each.merge}
         # By key: after which block the columns of a stream with mergers were emptied last; the base file counts as block -1.
@@ -418,7 +388,8 @@ class _Slice:
         for name in self._of(events):
             if name in self._given:
                 continue
-            if events.note.null == KEEP:
+            there = name in events.rows.column_names
+            if events.note.null == KEEP and (not there or events.rows.column(name).null_count):
                 set_ = np.asarray(pc.is_valid(self._rows.column(name).take(pa.array(at))))
                 self._places[name][keys[set_]] = at[set_]
             else:
@@ -435,8 +406,8 @@ class _Slice:
         some = [n for n, e in enumerate(stream.defaults) if e.column == name and e.since < events.log.completed]
         return _DEFAULT - some[-1] if some else _NULL
 
-    def result(self, columns: Collection[str] | None) -> Stitched:
-        """Return the rows that exist, in order of first occurrence of their keys, and the floors."""
+    def result(self, columns: Collection[str] | None) -> tuple[pa.Table, pa.Table]:
+        """Return the rows that exist, in the order of the keys, and the floors."""
         there = np.flatnonzero(self._there)
         settled = {name: each.settle(self._emptied[name]) for name, each in self._kept.items()}
         found = {name: column for each in settled.values() for name, column in self._of_kept(each, there).items()}
@@ -454,7 +425,7 @@ class _Slice:
             for name in order.columns if order.known else ():
                 if name not in found and (columns is None or name in columns):
                     found[name] = order.values(name, there)
-        return Stitched(pa.table(found), self._floors(settled.values()))
+        return pa.table(found), self._floors(settled.values()) if columns is None else pa.table({})
 
     def _of_kept(self, settled: Settled, there: _Places) -> dict[str, pa.ChunkedArray]:
         """Return the columns to read of a stream that keeps its events."""
@@ -467,24 +438,6 @@ class _Slice:
                     raise _Unmerged(name, self._keys.take(pa.array(there)), str(error)) from error
         if of.stream.events in of.columns:
             found[of.stream.events] = pa.chunked_array([settled.entries(there)])
-        return found
-
-    @property
-    def old_there(self) -> npt.NDArray[np.bool_]:
-        """A mask of the base file's rows that still exist."""
-        return self._there[: self._old]
-
-    def changed(self, name: str) -> npt.NDArray[np.bool_]:
-        """Return a mask of the base file's rows that may have another value in this column now."""
-        if self._given.get(name):
-            return np.ones(self._old, bool)
-        if name in META_COLUMNS or any(name in each.columns for each in self._kept.values()):
-            places = self._touched
-        elif name in self._places:
-            places = self._places[name]
-        else:
-            return next(each for each in self._orders.values() if name in each.columns).changed(self._old)
-        found: npt.NDArray[np.bool_] = places[: self._old] != np.arange(self._old)
         return found
 
     def _floors(self, settled: Collection[Settled]) -> pa.Table:
@@ -550,8 +503,8 @@ class _Slice:
             raise _Unmerged(name, self._keys.take(pa.array(bad, pa.int64())), str(error)) from error
 
     def _column(self, name: str, places: _Places) -> pa.ChunkedArray:
-        column = _taken(self._rows.column(name), np.where(places <= _DEFAULT, _NULL, places))
-        for place in np.unique(places[places <= _DEFAULT]):
+        column = _taken(self._rows.column(name), places)
+        for place in np.unique(places[low]) if (low := places <= _DEFAULT).any() else ():
             stream = next(each for each in self._streams.values() if name in each.columns)
             default = scalar(stream.defaults[_DEFAULT - place], column.type)
             column = pc.if_else(pa.array(places == place), default, column)
@@ -592,17 +545,18 @@ class _Order:
             return
         # The values of rows come first, then those of floors; `before` is the index at which the floors start.
         before = rows.num_rows if self.columns[0] in rows.column_names else 0
-        self._all = pa.concat_tables([each.cast(pieces[0].schema) for each in pieces]).combine_chunks()
+        self._all = pa.concat_tables(
+            [pieces[0], *(each.cast(pieces[0].schema) for each in pieces[1:])]
+        ).combine_chunks()
         ranked, *more = (
             np.asarray(pc.rank(each, sort_keys="ascending", tiebreaker="dense")).astype(np.int64)
             for each in self._all.columns
         )
         for each in more:  # the first column in which two events differ decides, so later ones only divide equal ranks
             ranked = np.unique(ranked * (int(each.max(initial=0)) + 1) + each, return_inverse=True)[1].astype(np.int64)
-        self._ranked = np.where(np.asarray(self._all.column(0).is_valid()), ranked, -1)
+        self._ranked = np.where(np.asarray(array_of_column(self._all, self.columns[0]).is_valid()), ranked, -1)
         if before:
             self._set(codes[:old], np.arange(old))
-        self._first = self._places.copy()
         if floors is not None and self.columns[0] in floors.column_names:
             keys, at = codes[rows.num_rows :], np.arange(before, self._all.num_rows)
             newer = (
@@ -641,11 +595,6 @@ class _Order:
         self.ranks[keys] = self.floors[keys] = -1
         self._places[keys] = self._emptied[keys] = _NULL
 
-    def changed(self, old: int) -> npt.NDArray[np.bool_]:
-        """Return a mask of the base file's rows, whose keys are the first, with another newest value now."""
-        found: npt.NDArray[np.bool_] = self._places[:old] != self._first[:old]
-        return found
-
     def values(self, name: str, keys: _Places) -> pa.ChunkedArray:
         """Return the newest ordering values of keys in a column."""
         return _taken(self._all.column(name), self._places[keys])
@@ -657,8 +606,10 @@ class _Order:
 
 def _taken(column: pa.Array | pa.ChunkedArray, places: _Places) -> pa.ChunkedArray:
     """Return the values at these indexes; null for a negative one."""
-    # The identity is common, and a slice copies nothing.
-    if len(places) and places[0] == 0 and places[-1] == len(places) - 1 and (places == np.arange(len(places))).all():
+    # The identity is common, and so is nothing; a slice copies nothing.
+    if not len(places) or (
+        places[0] == 0 and places[-1] == len(places) - 1 and (places == np.arange(len(places))).all()
+    ):
         found = column.slice(0, len(places))
     else:
         found = column.take(pa.array(places, mask=places < 0))

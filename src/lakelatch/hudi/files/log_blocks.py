@@ -75,7 +75,7 @@ class Block:
             raise self._damaged(e) from e
 
     def _parquet(self, wanted: Callable[[list[str]], list[str]] | None) -> pa.Table:
-        file = pq.ParquetFile(pa.BufferReader(self.content))
+        file = pq.ParquetFile(pa.BufferReader(self.content), pre_buffer=False)
         return file.read(None if wanted is None else wanted(file.schema_arrow.names), use_threads=False)
 
     def _avro(self, wanted: Callable[[list[str]], list[str]] | None) -> pa.Table:

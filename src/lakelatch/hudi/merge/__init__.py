@@ -11,6 +11,7 @@ from .log_records import (
     merged_rows,
     needed_columns,
     read_key,
+    stacked,
     standing,
     told_of_torn,
 )
@@ -23,6 +24,7 @@ from .rows import (
     contributions,
     filled,
     holds,
+    joined,
     joined_schema,
     merge,
     merge_by,
@@ -37,5 +39,6 @@ from .rows import (
     unrepeated,
     widened,
     with_rows,
+    without,
     without_unused,
 )

@@ -5,8 +5,8 @@
 
 The newer of two changes has the greater ordering value, and on a tie comes later; without an ordering field the later one is
 newer. Of several ordering fields the first that differs decides. A delete without an ordering value removes all earlier
-versions. Rows keep the position of those that they replace, new keys are at the end. A log compaction's result replaces the
-log files that it names.
+versions. Rows that are read with their meta columns, to be written again, keep the position of those that they replace, new
+keys are at the end; of others all changed rows are. A log compaction's result replaces the log files that it names.
 
 A partial update (Spark's MERGE INTO writes some) sets its columns in the existing row, and the ordering value with them. It
 is refused where readers fail or disagree: after a delete, without a row, or older than part of what it meets.
@@ -89,9 +89,9 @@ def merged_rows(
     plain_rows = group.base is not None and not any(block.kind == DELETE or block.partial for block in blocks)
     key = read_key(config.record_key_fields, columns, meta=meta) if plain_rows else RECORD_KEY
     try:
-        rows = _merged(store, config, group, blocks, ordering, needed, key)
+        rows = _merged(store, config, group, blocks, ordering, needed, key, in_place=meta)
     except _OtherKeys:
-        rows = _merged(store, config, group, blocks, ordering, needed, RECORD_KEY)
+        rows = _merged(store, config, group, blocks, ordering, needed, RECORD_KEY, in_place=meta)
     if columns is None:
         return rows
     return rows.drop_columns([name for name in ordering if name not in columns and name in rows.column_names])
@@ -105,6 +105,8 @@ def _merged(
     ordering: Sequence[str],
     needed: Collection[str] | None,
     key: str,
+    *,
+    in_place: bool,
 ) -> pa.Table:
     if needed is not None and key != RECORD_KEY:
         needed = {*needed} - {RECORD_KEY}
@@ -115,7 +117,7 @@ def _merged(
         changes.take(blocks)
         if ordering and (names := changes.columns_with(base)):
             config.refuse_unordered(names)
-        return changes.onto(base)
+        return changes.onto(base, in_place=in_place)
 
 
 def read_key(fields: Sequence[str], columns: Collection[str] | None, *, meta: bool) -> str:
@@ -527,8 +529,8 @@ class _Changes:
         """Return the names of the columns that these changes or the base file have."""
         return {name for rows in [*self._rows, *([base] if base is not None else [])] for name in rows.column_names}
 
-    def onto(self, base: pa.Table | None) -> pa.Table:
-        """Return the base file's rows after these changes."""
+    def onto(self, base: pa.Table | None, *, in_place: bool = True) -> pa.Table:
+        """Return the base file's rows after these changes. Arguments as for `merge`."""
         if base is None and not self._rows:
             return pa.table({self._key: pa.array([], self._kind or pa.string())})
         logged, columns = self._rows, self._columns
@@ -539,7 +541,8 @@ class _Changes:
         old = tables[0] if base is not None else written.slice(0, 0)
         # Deletes act on the base file's rows first. Rows that log files set after a delete are in `_newest`, and are merged
         # below.
-        old = remove_where(old, self._taken(old)).rows
+        if self._newest:
+            old = remove_where(old, self._taken(old)).rows
         if self._whole:
             rows = written.take(pa.array(self._newest_whole()))
         else:
@@ -547,7 +550,7 @@ class _Changes:
             rows = written.take(pa.array(places, pa.int64()))
         if self._partial:
             rows = pa.concat_tables([rows, self._updated(old, written, logged)])
-        return merge(old, rows, ordering=self._ordering, key=self._key).rows
+        return merge(old, rows, ordering=self._ordering, key=self._key, in_place=in_place).rows
 
     def _updated(self, old: pa.Table, written: pa.Table, logged: Sequence[pa.Table]) -> pa.Table:
         """Return the rows with partial updates applied, except those that are newer in the base file."""
@@ -640,6 +643,14 @@ def _parquet_of(store: Store, stream: IO[bytes], base: BaseFile, wanted: Collect
     """Open a base file. A small one that is needed whole is read at once, so its end is not read twice, for footer and rows."""
     whole = wanted is None and base.size <= _WHOLE_BYTES
     return StoredParquet(store, base.path, pa.BufferReader(stream.read()) if whole else stream)
+
+
+def stacked(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return the rows of all tables, with all of their columns, in types as of `alike`."""
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.concat_tables(alike(tables))
 
 
 def alike(tables: Sequence[pa.Table]) -> list[pa.Table]:

@@ -135,9 +135,16 @@ class Effects:
 
 
 def merge(
-    base: pa.Table, incoming: pa.Table, *, ordering: Sequence[str] = (), ties: Ties = "last", key: str = RECORD_KEY
+    base: pa.Table,
+    incoming: pa.Table,
+    *,
+    ordering: Sequence[str] = (),
+    ties: Ties = "last",
+    key: str = RECORD_KEY,
+    in_place: bool = True,
 ) -> Merged:
-    """Return ``base`` with matching rows replaced by incoming ones, and new keys at the end.
+    """Return ``base`` with matching rows replaced by incoming ones, and new keys at the end; unless ``in_place`` the incoming
+    ones of known keys come right before those, which moves less.
 
     Both have the column ``key``; keys are unique in each (`deduplicate`). Columns that only ``incoming`` has are null in
     the old rows; columns that only ``base`` has (the other meta columns) are null in the new ones.
@@ -148,18 +155,24 @@ def merge(
     old_keys, new_keys = array_of_column(base, key), array_of_column(incoming, key)
     # Keys are unique on both sides, so each old row has at most one incoming partner: its index, or null.
     match = pc.index_in(old_keys, value_set=new_keys)
-    matched = np.asarray(match.is_valid())
-    partner = np.asarray(pc.fill_null(match, 0)).astype(np.int64)
-    wins = matched
-    if ordering and matched.any():
-        wins = matched & _newer(base, incoming, ordering, partner, ties)
+    met, partner = pc.indices_nonzero(match.is_valid()), np.asarray(match.drop_null()).astype(np.int64)
     known = np.zeros(incoming.num_rows, bool)
-    known[partner[matched]] = True
+    known[partner] = True
     added = np.flatnonzero(~known)
-    source = np.where(wins, partner + base.num_rows, np.arange(base.num_rows))
-    positions = np.concatenate([source, added + base.num_rows])
-    both = pa.concat_tables([widened(base, schema), widened(incoming, schema)])
-    return Merged(both.take(pa.array(positions)), inserts=len(added), updates=int(wins.sum()))
+    places = np.asarray(met).astype(np.int64)
+    if ordering and len(places):
+        wins = _newer(base, met, incoming, ordering, partner, ties)
+        places, partner = places[wins], partner[wins]
+    old, new = widened(base, schema), widened(incoming, schema)
+    if in_place:
+        source = np.arange(base.num_rows)
+        source[places] = base.num_rows + partner
+        rows = pa.concat_tables([old, new]).take(pa.array(np.concatenate([source, base.num_rows + added])))
+    else:
+        gone = np.zeros(base.num_rows, bool)
+        gone[places] = True
+        rows = pa.concat_tables([without(old, pa.array(gone)), new.take(pa.array(np.concatenate([partner, added])))])
+    return Merged(rows, inserts=len(added), updates=len(places))
 
 
 def merge_by(rule: Rule, base: pa.Table, incoming: pa.Table) -> Merged:
@@ -181,12 +194,17 @@ def _pairs(rule: Rule, base: pa.Table, incoming: pa.Table) -> pa.Table:
 
 
 def _newer(
-    base: pa.Table, incoming: pa.Table, ordering: Sequence[str], partner: npt.NDArray[np.int64], ties: Ties
+    base: pa.Table,
+    met: pa.Array,
+    incoming: pa.Table,
+    ordering: Sequence[str],
+    partner: npt.NDArray[np.int64],
+    ties: Ties,
 ) -> npt.NDArray[np.bool_]:
-    """Return a mask of the base rows that the incoming row at ``partner`` may replace."""
+    """Return a mask of the base rows at ``met`` that the incoming rows at ``partner`` may replace."""
     new = [array_of_column(incoming, name) for name in ordering]
     old = [
-        array_of_column(base, name) if name in base.column_names else pa.nulls(base.num_rows, value.type)
+        array_of_column(base, name).take(met) if name in base.column_names else pa.nulls(len(met), value.type)
         for name, value in zip(ordering, new, strict=True)
     ]
     return supersedes(new, old, partner, ties)
@@ -224,6 +242,18 @@ def with_rows(base: pa.Table, places: npt.NDArray[np.bool_], rows: pa.Table) -> 
     return pa.concat_tables([widened(base, schema), widened(rows, schema)]).take(pa.array(source))
 
 
+def without(rows: pa.Table, gone: pa.BooleanArray) -> pa.Table:
+    """Return the rows that are not marked in ``gone``."""
+    # A table filters by the numbers of the rows that stay, one by one; an array copies whole runs of them, of texts only where
+    # the mask is known to have no null.
+    stay, pieces, start = pc.invert(gone.drop_null()), [], 0
+    for batch in rows.to_batches():
+        mask = stay.slice(start, batch.num_rows)
+        pieces.append(pa.RecordBatch.from_arrays([each.filter(mask) for each in batch.columns], schema=rows.schema))
+        start += batch.num_rows
+    return pa.Table.from_batches(pieces, rows.schema)
+
+
 def remove(base: pa.Table, keys: pa.Array) -> Merged:
     """Return ``base`` without the rows that have one of the keys."""
     gone = pc.is_in(array_of_column(base, RECORD_KEY), value_set=keys)
@@ -233,7 +263,7 @@ def remove(base: pa.Table, keys: pa.Array) -> Merged:
 def remove_where(base: pa.Table, gone: npt.NDArray[np.bool_]) -> Merged:
     """Return ``base`` without the rows marked in ``gone``."""
     count = int(gone.sum())
-    return Merged(base.filter(pa.array(~gone)) if count else base, deletes=count)
+    return Merged(without(base, pa.array(gone)) if count else base, deletes=count)
 
 
 def contributions(rule: Rule, rows: pa.Table, *, in_order: bool = True) -> pa.Table:
@@ -330,6 +360,8 @@ def refuse_nan(rows: pa.Table, ordering: Collection[str]) -> None:
 
 def joined_schema(base: pa.Schema, incoming: pa.Schema) -> pa.Schema:
     """Return the columns of both, in the types of the first."""
+    if base.equals(incoming):
+        return base
     known = set(base.names)
     return pa.schema([*base, *(field for field in incoming if field.name not in known)])
 

@@ -223,6 +223,8 @@ def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """Return a column as one contiguous array."""
     if isinstance(column, pa.Array):
         return column
+    if column.num_chunks == 1:
+        return column.chunk(0)
     joined = column.combine_chunks()
     return joined if isinstance(joined, pa.Array) else pa.concat_arrays(joined.chunks)
 
