@@ -7,7 +7,9 @@ its value; it becomes a case of ``FOUND`` in test_fuzz.py.
 
 from __future__ import annotations
 
+import ctypes
 import logging
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +43,9 @@ def one(name: str, seconds: float) -> None:
     corpus.mkdir(parents=True, exist_ok=True)
     options = [f"-max_total_time={int(seconds)}", "-timeout=60", "-rss_limit_mb=2048", "-print_final_stats=1"]
     print(f"--- {name}", flush=True)
+    # libFuzzer exits with the interpreter's lock held, on which Arrow's threads may wait, and it for them.
+    leave = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: os._exit(0))
+    ctypes.CDLL(None).__cxa_atexit(leave, None, None)
     atheris.Setup([sys.argv[0], str(corpus), f"-artifact_prefix={corpus}/", *options], run.hypothesis.fuzz_one_input)
     atheris.Fuzz()
 
