@@ -32,7 +32,7 @@ from . import (
 )
 from .install import simulated
 from .mutant import MUTANTS
-from .shape import Shape
+from .shape import STREAMING, Shape
 from .world import prepare, run, words
 
 BROKEN = "by nobody, it does not run: "
@@ -81,7 +81,7 @@ def hunt(name: str, seconds: float, schedules: float = inf) -> tuple[int, float,
 def _shape(name: str, seed: int) -> Shape:
     shape = MUTANTS[name].suits(Shape.of(seed).alone())
     # On merge-on-read tables nobody writes, or writers of one kind: a mutant that wants others gets a table for them.
-    fits = shape.mix in ("appends", "buckets", "columns", "streams") if shape.writers else True
+    fits = shape.mix in ("appends", "buckets", "columns", *STREAMING) if shape.writers else True
     return shape if fits else replace(shape, appends=False, merge_on_read=False, streams=0)
 
 

@@ -23,6 +23,7 @@ MIXES: dict[str, dict[str, int]] = {
     "counter": {"increment": 8, "insert": 1},
     "skew": {"skew": 6, "append": 1, "insert": 1},
     "streams": {"event": 8, "remove": 3, "several": 3, "again": 2, "declare": 1},
+    "overwrites": {"event": 8, "remove": 2, "several": 2, "again": 2, "declare": 1, "replace": 4, "drop_partition": 1},
     "appends": {"put": 6, "take": 2, "both": 2, "set_where": 2},
     "columns": {"put": 6, "drop": 3, "take": 1, "set_where": 1},
     "buckets": {"put": 6, "take": 1},
@@ -30,6 +31,7 @@ MIXES: dict[str, dict[str, int]] = {
     "keys": {"insert_rows": 5, "upsert_rows": 5, "append": 1, "upsert": 1, "insert_overwrite": 1},
     "gone": {"insert_rows": 4, "upsert_rows": 5, "remove_rows": 3},
 }  # fmt: skip
+STREAMING = ("streams", "overwrites")
 
 
 _SCALE = {"outage": 0.25, "forget": 10.0}  # one is long, the other strikes at one step only
@@ -184,7 +186,7 @@ class Shape:
             streams=0,
             unique=False,
             admin=False,
-            mix="mixed" if self.mix in ("appends", "buckets", "columns", "keys", "streams") else self.mix,
+            mix="mixed" if self.mix in ("appends", "buckets", "columns", "keys", *STREAMING) else self.mix,
             skew_s=min(self.skew_s, 0.09),
             drift=0.0,
         )
@@ -231,7 +233,7 @@ class Shape:
         """On a table with streams, of which writers send events, beside services."""
         return replace(
             self.appending(by_events=False),
-            mix="streams",
+            mix="overwrites" if random.Random(self.seed * 31 + 13).random() < 0.4 else "streams",
             admin=self.admin,
             streams=1 + self.seed % 4 if random.Random(self.seed * 31 + 11).random() < 0.6 else 5 + self.seed % 3,
             bucket_count=1 + self.seed % 2,

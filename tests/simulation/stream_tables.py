@@ -25,7 +25,7 @@ import lakelatch
 from lakelatch.errors import CommitStateUnknownError, ConfigError, InputError, LakeLatchError, LockError, StorageError
 from lakelatch.hudi.files import FileGroupId
 from lakelatch.hudi.timeline import FileSlice, Snapshot
-from lakelatch.occ.entries.entries import Commit, LogEntry, Open, Setting
+from lakelatch.occ.entries.entries import Begin, Commit, LogEntry, Open, Setting
 from lakelatch.occ.staging import StreamPlan, slices_by_partition
 from lakelatch.occ.table.table import Table
 from lakelatch.occ.transaction.transaction import Transaction
@@ -78,6 +78,7 @@ SETS = (("", 0), ("ab", 2), ("abcd", 1), ("cd", 1), ("bd", 2), ("ae", 1), ("ef",
 PLAIN = 4  # the first of these have no mergers, and get none
 
 _BY_SPARK = 0.15
+_OVERWRITE, _DROP = "overwrite", "drop"  # kinds of `Event` beside those of log files
 
 
 class Wide(NamedTuple):
@@ -105,12 +106,19 @@ class Rows(State):
 
 
 class Event(NamedTuple):
-    """Some of one stream in one transaction; ``columns`` are those that it had when they were written."""
+    """Some of one stream in one transaction; ``columns`` are those that it had when they were written, ``over`` the partitions
+    whose events they replace.
+    """
 
     stream: str
     kind: str
     batch: list[Row]
     columns: tuple[str, ...]
+    over: frozenset[str] = frozenset()
+
+    @property
+    def parts(self) -> frozenset[str]:
+        return self.over | {row["part"] for row in self.batch}
 
 
 def _given(name: str, columns: int) -> dict[str, Any]:
@@ -213,6 +221,35 @@ class StreamWork:
         more = dict.fromkeys(now.columns if event.kind == UPSERT else ())
         return self._send(now, event.kind, [more | row for row in event.batch])
 
+    def replace(self) -> None:
+        """Streams have said nothing else than this in some partitions, of which one may be dropped then."""
+        for _ in range(self.luck.choice((1, 1, 2))):
+            stream, over = self._stream(), frozenset(self.luck.choice((*_PARTS, "ab")))
+            batch = [
+                _event(stream, UPSERT, part, self.luck.choice(KEYS), self.luck, f"{self.attempt.name}.{part}")
+                for part in sorted(over)
+                for _ in range(self.luck.randint(0, 2))
+            ]
+            try:
+                self.txn.stream(stream.name).overwrite(batch, partitions=[{"part": each} for each in sorted(over)])
+            except InputError as e:
+                if "was dropped" not in str(e):
+                    raise
+            else:
+                self._over(Event(stream.name, _OVERWRITE, batch, stream.columns, over))
+        if self.luck.random() < 0.1:
+            self.drop_partition()
+
+    def drop_partition(self) -> None:
+        """All that streams have said in a partition goes."""
+        part = self.luck.choice(_PARTS)
+        self.txn.delete_all(partition={"part": part})
+        self._over(Event("", _DROP, [], (), frozenset(part)))
+
+    def _over(self, event: Event) -> None:
+        self.attempt.events.append(event)
+        self.attempt.region |= event.over
+
     def _stream(self) -> Stream:
         there = [each for each in self.txn.session.streams if not each.dropped]
         return self.luck.choice(there or self.txn.session.streams)
@@ -261,7 +298,7 @@ class StreamWork:
         slices = slices_by_partition(txn.current.file_slices())
         if plan.spec.record is not None:
             plan.spec.record.travels()  # as it does when the task is pickled
-        task = EventsTask(StreamPlan(plan.spec, plan.stream, plan.kind, slices), txn.url)
+        task = EventsTask(StreamPlan(plan.spec, plan.stream, plan.kind, slices), txn.url, replaces=False)
         rows = pa.Table.from_pylist(batch, pa.schema([_SCHEMA.field(name) for name in batch[0]]))
         batches = rows.append_column(PLACE, pa.array(range(len(batch)))).to_batches()
 
@@ -281,9 +318,14 @@ def _verb(kind: str) -> Verb:
 
 
 class Follow:
-    """The state after an attempt has landed (`history.judge`): its events, by the declarations of before its slot."""
+    """The state after an attempt has landed (`history.judge`): its events, by the declarations of before its slot.
+
+    What it overwrites nobody has written to since it began.
+    """
 
     def __init__(self, entries: Sequence[LogEntry]) -> None:
+        self._begun = {each.instant: each.slot for each in entries if isinstance(each, Begin)}
+        self._last: dict[str, tuple[int, str]] = {}
         self._settings = [each for each in entries if isinstance(each, Setting | Open)]
         self._slots = {each.instant: each.slot for each in entries if isinstance(each, Commit)}
 
@@ -291,26 +333,46 @@ class Follow:
         at = bisect([each.slot for each in self._settings], self._slots[attempt.instant])
         model = Model(("part", "id"), list(self._settings[at - 1].settings.streams))
         model.states = deepcopy(dict(getattr(before, "states", {})))
+        for part in attempt.region & self._last.keys():
+            slot, name = self._last[part]
+            if slot > self._begun[attempt.instant]:
+                raise Anomaly(f"{attempt.name} overwrote part={part}, to which {name} had written since it began")
+        self._last |= {
+            part: (self._slots[attempt.instant], attempt.name) for event in attempt.events for part in event.parts
+        }
         for event in attempt.events:
+            if event.kind == _DROP:
+                model.drop({*event.over})
+                continue
             now = model.streams[event.stream]
             if now.dropped:
                 raise Anomaly(f"{attempt.name} wrote events of {event.stream}, which was dropped before they landed")
             model.streams[event.stream] = replace(now, columns=event.columns)
-            model.apply(event.stream, event.kind, event.batch)
+            if event.kind == _OVERWRITE:
+                model.overwrite(event.stream, {*event.over}, event.batch)
+            else:
+                model.apply(event.stream, event.kind, event.batch)
             model.streams[event.stream] = now
         return Rows.of(model)
 
 
 def judge_conflicts(attempts: Iterable[Attempt], entries: Iterable[LogEntry]) -> None:
-    """Events lose against nobody but a restore."""
-    entries = list(entries)
+    """Events lose against nobody but a restore, and beside an overwrite of their partitions; so does that one."""
+    entries, attempts = list(entries), list(attempts)
+    known = {each.instant: each for each in attempts}
     restores = {each.instant for each in entries if isinstance(each, Commit) and each.restores}
     settings = [each.settings for each in entries if isinstance(each, Setting | Open)]
     if any(each.edition for one in settings for each in one.streams):
         restores.add("")  # a stream was changed
     for attempt in attempts:
-        if attempt.outcome == "conflict" and attempt.winner not in restores:
+        other = known.get(attempt.winner)
+        meet = other is not None and (attempt.region & _parts(other) or other.region & _parts(attempt))
+        if attempt.outcome == "conflict" and attempt.winner not in restores and not meet:
             raise Anomaly(f"{attempt.name} wrote events and lost against {attempt.winner or 'nobody'}")
+
+
+def _parts(attempt: Attempt) -> set[str]:
+    return {part for event in attempt.events for part in event.parts}
 
 
 def judge_declared(table: Table, attempts: Iterable[Attempt], entries: Iterable[LogEntry]) -> None:

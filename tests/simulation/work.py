@@ -337,6 +337,8 @@ OPERATION: dict[str, str] = {
     "remove": "delete",
     "several": "upsert",
     "again": "upsert",
+    "replace": "insert_overwrite",
+    "drop_partition": "delete_partition",
     "insert_rows": "insert",
     "upsert_rows": "upsert",
     "remove_rows": "upsert",

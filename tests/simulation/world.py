@@ -546,7 +546,8 @@ class World:
         if self.shape.batches and not self.ground:
             judge_batches(entries, self.attempts)
         self.also["tables with buckets"] += self.shape.bucket_count is not None
-        locking = () if self.shape.streams else self.attempts  # who writes events takes no lock
+        # Who writes events takes no lock.
+        locking = [each for each in self.attempts if each.region] if self.shape.streams else self.attempts
         judge_tokens(entries, locking, {url: server.granted for url, server in self.lock_servers.items()})
         if not self.shape.appends:
             judge_losses(
