@@ -230,11 +230,12 @@ class CommitValidator:
         began = self._began
         by = {(began.bucket_count, began.merge, began.ties), *self._staged.placed_by}
         named = [f"{use} names {name!r} since" for name in dropped for use in settings.uses_of(name)]
-        through = self._staged.streams_only or kind_of(self._staged.operation.hudi_name) is Kind.OVERWRITE
+        overwrites = kind_of(self._staged.operation.hudi_name) is Kind.OVERWRITE
+        through = self._staged.streams_only or overwrites
         if settings.streams and not (self._began.streams or self._staged.streams_only):
             rule = "the table has streams since, and rows are written through these only"
-        elif through and (name := outdated(self._began.streams, settings.streams)):
-            rule = f"stream {name!r} was changed or dropped since"
+        elif through and (name := outdated(self._began.streams, settings.streams, overwrites=overwrites)):
+            rule = f"stream {name!r} was declared, changed or dropped since"
         elif others := {each[0] for each in by} - {settings.bucket_count}:
             rule = f"the table has another number of buckets since ({others.pop()}, now {settings.bucket_count})"
         elif {each[1:] for each in by} != {(settings.merge, settings.ties)}:

@@ -229,6 +229,25 @@ def events_of_one_bucket_conflict() -> Patches:
     return [mock.patch.dict(COMPLETED, {(Kind.STREAM, Kind.STREAM): "x"}), both_compared]
 
 
+def _over(shape: Shape) -> Shape:
+    """With overwrites among the events, and compactions."""
+    return replace(_streams(shape), mix="overwrites", keepers=shape.seed % 2)
+
+
+@mutant(_over)
+def an_overwrite_does_not_look_at_events() -> Patches:
+    """What a stream has had since an overwrite began is replaced unseen, or stays where nothing was to stay."""
+
+    def make(real: Any) -> Any:
+        def resolve(ours: Any, reads: Any, candidates: Any, **more: Any) -> Any:
+            met = [each for each in candidates if (ours.kind, each.kind) != (Kind.OVERWRITE, Kind.STREAM)]
+            return real(ours, reads, met, **more)
+
+        return resolve
+
+    return [method(validator, "resolve", make)]
+
+
 # --- columns with a merger ----------------------------------------------------------------------------------------------
 
 

@@ -361,10 +361,11 @@ def judge_conflicts(attempts: Iterable[Attempt], entries: Iterable[LogEntry]) ->
     entries, attempts = list(entries), list(attempts)
     known = {each.instant: each for each in attempts}
     restores = {each.instant for each in entries if isinstance(each, Commit) and each.restores}
-    settings = [each.settings for each in entries if isinstance(each, Setting | Open)]
-    if any(each.edition for one in settings for each in one.streams):
-        restores.add("")  # a stream was changed
+    declared = {each.settings.streams for each in entries if isinstance(each, Setting | Open)}
+    changed = any(each.edition for streams in declared for each in streams)
     for attempt in attempts:
+        if not attempt.winner and (changed or (attempt.region and len(declared) > 1)):
+            continue
         other = known.get(attempt.winner)
         meet = other is not None and (attempt.region & _parts(other) or other.region & _parts(attempt))
         if attempt.outcome == "conflict" and attempt.winner not in restores and not meet:

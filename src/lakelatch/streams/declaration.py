@@ -408,10 +408,17 @@ def undropped(streams: Sequence[Stream], name: str, table: str) -> tuple[Stream,
     return tuple(replace(made, dropped=False, edition=made.edition + 1) if each is made else each for each in streams)
 
 
-def outdated(began: Iterable[Stream], now: Iterable[Stream]) -> str:
-    """Return a stream that was changed since, so that events written by its earlier declaration cannot land; "" for none."""
-    editions = {each.name: each.edition for each in began}
-    return next((each.name for each in now if each.edition != editions.get(each.name, 0)), "")
+def outdated(began: Iterable[Stream], now: Iterable[Stream], *, overwrites: bool) -> str:
+    """Return a stream that was changed since, so that events written by its earlier declaration cannot land; "" for none.
+
+    An overwrite writes rows with defaults, so it cannot land after a declaration of more of these either.
+    """
+    known = {each.name: each for each in began}
+    for each in now:
+        before = known.get(each.name, replace(each, edition=0, defaults=()))
+        if each.edition != before.edition or (overwrites and each.defaults != before.defaults):
+            return each.name
+    return ""
 
 
 def described(stream: Stream) -> str:

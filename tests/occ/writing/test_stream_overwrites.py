@@ -20,7 +20,7 @@ Row = dict[str, Any]
 _KEPT = [("n", pa.int64()), ("click", pa.string()), ("click_at", pa.int64())]
 SCHEMA = pa.schema(
     [("id", pa.string()), ("part", pa.string())]
-    + [(name, pa.int64()) for name in ("a", "a_at", "b", "b_at", "s", "s_at")]
+    + [(name, pa.int64()) for name in ("a", "a_at", "b", "b_at", "s", "s_at", "more", "more_at")]
     + [*_KEPT, ("clicks", pa.list_(pa.struct(_KEPT)))]
 )
 STREAMS: dict[str, dict[str, Any]] = {
@@ -258,12 +258,19 @@ def test_it_yields_early_to_what_has_landed(table: lakelatch.Table, other: lakel
 
 
 def test_one_by_a_declaration_that_has_changed_does_not_land(table: lakelatch.Table, other: lakelatch.Table) -> None:
-    txn = table.transaction("insert_overwrite")
-    txn.stream("b").overwrite([b("x", 1, 1)])
-    other.stream("a").alter(default={"a": 7})
-    with pytest.raises(ConflictError, match="stream 'a' was changed or dropped since"):
-        txn.commit()
+    """Also one beside a declaration of more defaults, which its rows lack."""
+    for name, declare in (
+        ("a", lambda stream: stream.alter(default={"a": 7})),
+        ("late", lambda _: other.stream("late", columns="more", ordering="more_at", default={"more": 8})),
+    ):
+        txn = table.transaction("insert_overwrite")
+        txn.stream("b").overwrite([b("x", 1, 1)])
+        declare(other.stream("a"))
+        with pytest.raises(ConflictError, match=f"stream '{name}' was declared, changed or dropped since"):
+            txn.commit()
     assert content(table) == {}
+    table.stream("b").overwrite([b("x", 1, 1)])
+    assert content(table, "a", "more") == {"p/x": (7, 8)}
 
 
 def test_several_in_one_transaction_land_together_or_not_at_all(table: lakelatch.Table) -> None:
