@@ -248,6 +248,12 @@ def an_overwrite_does_not_look_at_events() -> Patches:
     return [method(validator, "resolve", make)]
 
 
+@mutant(lambda shape: replace(_over(shape), streams=2))
+def an_overwrite_lands_behind_new_defaults() -> Patches:
+    """The rows that an overwrite makes have the defaults of its begin, and lack those that were declared since."""
+    return [method(validator, "outdated", lambda real: lambda began, now, **_: real(began, now, overwrites=False))]
+
+
 # --- columns with a merger ----------------------------------------------------------------------------------------------
 
 
