@@ -123,7 +123,7 @@ class WriteResult:
 
     @property
     def deleted(self) -> int:
-        """Deleted rows of rewritten file groups; an overwrite does not count the rows it replaces."""
+        """Deleted rows of rewritten file groups; neither an overwrite nor a drop of partitions counts the rows that go."""
         return sum(s.num_deletes for s in self.stats)
 
     @property

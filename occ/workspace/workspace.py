@@ -239,7 +239,7 @@ class Workspace:
             raise InputError(
                 f"{self.url} has streams ({known}), and rows are written and deleted through them only, because their order "
                 "would be lost beside other writes; nothing was written. Write through a "
-                "stream: table.stream(name).upsert, .delete or .overwrite, in a shell --stream NAME",
+                "stream: table.stream(name).upsert, .delete or .overwrite, in a shell --stream NAME; delete_all drops partitions",
                 table=self.url,
             )
 
@@ -597,10 +597,11 @@ class Workspace:
         self.require_open()
         self.changes.verbs.add(what)
         if kind_of(self.changes.operation.hudi_name) is Kind.OVERWRITE:
+            claim = "claim what it replaces (`overwrites`, `drop_file_groups`) and write its files (`new_file`)"
             raise InputError(
                 f"`{what}` changes single rows, and this transaction of {self.url} was begun as {self.operation!r}, which "
-                "replaces all of a partition or table; nothing was written. Begin it as 'upsert' or 'delete', or claim what it "
-                "replaces (`overwrites`, `drop_file_groups`) and write its files (`new_file`)",
+                "replaces all of a partition or table; nothing was written. Begin it as 'upsert' or 'delete', or "
+                f"{'overwrite streams in it (`stream(name).overwrite`)' if self.session.streams else claim}",
                 operation=self.operation,
             )
 

@@ -303,7 +303,7 @@ def test_beside_it_a_transaction_replaces_nothing_by_hand(table: lakelatch.Table
             txn.stream("a").overwrite([a("y", 1, 1)])
             write(txn)
 
-        with pytest.raises(InputError, match=r"has streams|changes single rows"):
+        with pytest.raises(InputError, match=r"has streams|overwrite streams in it"):
             table.run(work, operation="insert_overwrite")
     with pytest.raises(InputError, match="was begun as 'upsert'"):
         table.run(lambda txn: txn.stream("a").overwrite([a("y", 1, 1)]))
