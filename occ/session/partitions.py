@@ -50,6 +50,8 @@ def refuse_misspelled(url: str, config: TableConfig, partition: str, known: Sequ
         fits = isinstance(partition, str) and bool(parse_partition_path(partition, config)) == bool(fields)
     except InputError:
         fits = False
+    # Where values are encoded, a slash in one is %2F in the path.
+    fits = fits and not (config.url_encode and len(fields) == 1 and "/" in partition)
     if fits and fields and config.hive_style:
         elements = partition.split("/") if len(fields) > 1 else [partition]
         fits = all(each.startswith(f"{name}=") for name, each in zip(fields, elements, strict=True))

@@ -79,7 +79,8 @@ def test_streams_are_the_serial_merge_of_all_events_in_every_schedule():
 
 def test_what_can_happen_to_streams_has_happened():
     also, outcomes = stream_block().also, stream_block().outcomes
-    assert all(also[each] for each in ("power cuts", "archivals", "compactions", "streams declared meanwhile"))
+    happened = ("power cuts", "archivals", "compactions", "streams declared meanwhile", "streams overwritten")
+    assert all(also[each] for each in happened)
     assert {"committed", "conflict", "lost", "rolled back", "cut off", "failed"} <= set(outcomes)
 
 

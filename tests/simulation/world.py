@@ -563,6 +563,9 @@ class World:
             stream_tables.judge_conflicts(self.attempts, entries)
             stream_tables.judge_declared(table, self.attempts, entries)
             stream_tables.judge_explained(table, self.state(table), self.scheduler.random.choice(stream_tables.KEYS))
+            self.also["streams overwritten"] += sum(
+                bool(each.region) and each.outcome == "committed" for each in self.attempts
+            )
             self.also["streams declared meanwhile"] += len(table.streams) - len(
                 stream_tables.SETS[self.shape.streams][0]
             )

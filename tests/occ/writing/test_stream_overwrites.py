@@ -106,10 +106,12 @@ def test_named_partitions_may_become_empty_and_rows_of_others_are_refused(table:
     table.stream("a").upsert([a("x", 9, 9), a("y", 9, 9, "q")])
     with pytest.raises(InputError, match="rows of partition 'part=q' are not among the partitions to overwrite"):
         table.stream("a").overwrite([a("y", 1, 1, "q")], partitions=[{"part": "p"}])
+    with pytest.raises(InputError, match="'part=p/q' cannot be a partition"):
+        table.stream("a").overwrite([], partitions=["part=p/q"])
     with pytest.raises(InputError, match="the rows lack a_at of stream 'a'"):
         table.stream("a").overwrite([row(a=1)])
     assert table.stream("a").overwrite([]).instant is None, "no partition occurs"
-    table.stream("a").overwrite([], partitions=[{"part": "p"}, {"part": "never"}])
+    table.stream("a").overwrite([], partitions=[{"part": "p"}, {"part": "never"}, {"part": "p/q"}])
     assert content(table) == {"q/y": (9, -1)}
 
 
