@@ -135,7 +135,7 @@ def test_an_event_that_was_on_its_way_does_not_land_by_what_was_declared_before(
         lost.stream("a").upsert([{"id": "k", "a": 5, "word": "", "a_at": 1}])
         stream = table.stream("a")
         stream.drop() if change == "drop" else stream.alter(null="write", foreign_readers=False)
-        with pytest.raises(ConflictError, match=r"stream 'a' was declared, changed or dropped since\. Nothing of it landed"):
+        with pytest.raises(ConflictError, match=r"'a' was declared, changed or dropped since\. Nothing of it landed"):
             lost.commit()
         alone.abort()
         event = [{"id": "k", "a": 6, "word": "", "a_at": 1}]
