@@ -11,7 +11,7 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 
-from lakelatch.conflict.operations import COMPLETED, Kind
+from lakelatch.conflict.operations import COMPLETED, INGESTION, Kind
 from lakelatch.hudi.files import LogFile
 from lakelatch.hudi.files.file_names import new_file_id
 from lakelatch.hudi.timeline.snapshot import TimelineView
@@ -240,7 +240,8 @@ def an_overwrite_does_not_look_at_events() -> Patches:
 
     def make(real: Any) -> Any:
         def resolve(ours: Any, reads: Any, candidates: Any, **more: Any) -> Any:
-            met = [each for each in candidates if (ours.kind, each.kind) != (Kind.OVERWRITE, Kind.STREAM)]
+            unseen = INGESTION - {Kind.OVERWRITE} if ours.kind is Kind.OVERWRITE else ()
+            met = [each for each in candidates if each.kind not in unseen]
             return real(ours, reads, met, **more)
 
         return resolve
