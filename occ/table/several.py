@@ -136,7 +136,7 @@ def read_together(*tables: Table) -> Cut:
     for _ in range(_TRIES):
         followers = [each.log.follow_head() for each in sessions]
         try:
-            found = {each.url: last.completion if (last := each.log.state.last) else EARLIEST for each in sessions}
+            found = {each.url: _newest_completion(each) for each in sessions}
             if is_one_cut(sessions, followers):
                 return Cut(tables, found)
         finally:
@@ -147,6 +147,12 @@ def read_together(*tables: Table) -> Cut:
         "retry is safe",
         rule="a read of several tables is one cut",
     )
+
+
+def _newest_completion(session: Session) -> str:
+    if session.settings.timeline_first:  # the log may lack some commits
+        return session.latest()[1]
+    return last.completion if (last := session.log.state.last) else EARLIEST
 
 
 def _sessions(tables: Iterable[Table]) -> list[Session]:

@@ -645,8 +645,8 @@ def test_a_restore_of_ours_whose_request_arrives_when_the_log_has_forgotten_it_h
 
 
 @pytest.mark.parametrize("reader", ["own", "warm", "cold", "of the next epoch"])
-def test_every_handle_reads_what_has_landed_although_the_log_could_not_take_it(beside, reader):
-    a, b = beside.writer("A"), beside.writer("B")
+def test_every_handle_reads_what_has_landed_although_the_log_could_not_take_it(beside, tmp_path, reader):
+    a, b, two = beside.writer("A"), beside.writer("B"), World(tmp_path / "two").writer("C")
     a.table.read().to_arrow()
     txn = a.begin_add("a")
     b.add("b")
@@ -661,6 +661,8 @@ def test_every_handle_reads_what_has_landed_although_the_log_could_not_take_it(b
         table = {"own": a.table, "cold": fresh}.get(reader, b.table)
         for _ in range(3):
             assert content(table) == BEGUN | {"a0": 1, "a1": 1, "b0": 1, "b1": 1}
+            cut = lakelatch.read_together(table, two.table).read(table).to_pylist()
+            assert {row["id"]: row["v"] for row in cut} == content(table)
             b.env.advance(2.0)
     a.store.reset()
     b.add("b")  # imports it
