@@ -136,7 +136,9 @@ class RowReader:
 
     def _merged(self, slice_: FileSlice, columns: Sequence[str]) -> pa.Table:
         source = self._session
-        return slice_rows(source.store, source.config, source.streams, slice_, columns=columns, meta=False)
+        return slice_rows(
+            source.store, source.config, source.streams, slice_, columns=columns, meta=False, in_place=False
+        )
 
     def _row_group(self, slice_: FileSlice, number: int) -> pa.Table:
         with self._session.footers.open(slice_.path, slice_.size) as file:

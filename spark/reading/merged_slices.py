@@ -45,7 +45,10 @@ class MergeSlices:
         for batch in batches:
             for packed in batch.column(0).to_pylist():
                 group: FileSlice = pickle.loads(packed)  # noqa: S301 - written by our own driver
-                rows = slice_rows(self.store, self.config, self.streams, group, columns=self.schema.names, meta=False)
+                columns, in_place = self.schema.names, self.named
+                rows = slice_rows(
+                    self.store, self.config, self.streams, group, columns=columns, meta=False, in_place=in_place
+                )
                 rows = widened(rows.select([n for n in rows.column_names if n in self.schema.names]), self.schema)
                 if self.named:
                     rows = rows.append_column(FILE_COLUMN, pa.repeat(pa.scalar(name_of(group)), rows.num_rows))

@@ -217,7 +217,7 @@ def test_columns_that_log_files_add(mor):
     mor.log(at(10), at(11), "a", data_block(at(10), [row], schema=wide))
     with lakelatch.open(str(mor.folder)) as table:
         (only,) = table.snapshot().file_slices()
-        assert table.read_slice(only).to_pylist() == [{"id": "a1", "part": "a", "v": 1, "new": None}, row]
+        assert table.read_slice(only).to_pylist() == [row, {"id": "a1", "part": "a", "v": 1, "new": None}]
 
 
 def test_columns_of_a_narrower_type_in_the_base_file(mor):
@@ -226,7 +226,7 @@ def test_columns_of_a_narrower_type_in_the_base_file(mor):
     mor.log(at(10), at(11), "a", data_block(at(10), [row], schema=wide))
     with lakelatch.open(str(mor.folder)) as table:
         (only,) = table.snapshot().file_slices()
-        assert table.read_slice(only).to_pylist() == [{"id": "a1", "part": "a", "v": 1.0}, row]
+        assert table.read_slice(only).to_pylist() == [row, {"id": "a1", "part": "a", "v": 1.0}]
 
 
 def test_rows_without_meta_columns_are_damage(mor):

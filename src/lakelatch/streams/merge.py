@@ -95,13 +95,14 @@ def slice_rows(
     columns: Collection[str] | None = None,
     meta: bool = True,
     strict: bool = False,
+    in_place: bool = True,
 ) -> pa.Table:
     """Return the rows of a slice with log files, by the rules of its streams, or of its table if it has none.
 
     Arguments and errors as for `hudi.merge.merged_rows`; needs memory for the slice's rows, twice.
     """
     if not streams:
-        return merged_rows(store, config, group, columns=columns, meta=meta, strict=strict)
+        return merged_rows(store, config, group, columns=columns, meta=meta, strict=strict, in_place=in_place)
     key = read_key(config.record_key_fields, columns, meta=meta)
     return stitched(store, streams, group, columns=columns, meta=meta, strict=strict, key=key).rows
 

@@ -5,8 +5,8 @@
 
 The newer of two changes has the greater ordering value, and on a tie comes later; without an ordering field the later one is
 newer. Of several ordering fields the first that differs decides. A delete without an ordering value removes all earlier
-versions. Rows that are read with their meta columns, to be written again, keep the position of those that they replace, new
-keys are at the end; of others all changed rows are. A log compaction's result replaces the log files that it names.
+versions. Rows keep the position of those that they replace, unless no order is asked for; new keys are at the end. A log
+compaction's result replaces the log files that it names.
 
 A partial update (Spark's MERGE INTO writes some) sets its columns in the existing row, and the ordering value with them. It
 is refused where readers fail or disagree: after a delete, without a row, or older than part of what it meets.
@@ -64,11 +64,13 @@ def merged_rows(
     columns: Collection[str] | None = None,
     meta: bool = True,
     strict: bool = False,
+    in_place: bool = True,
 ) -> pa.Table:
     """Return the rows of the slice, with the data columns in ``columns`` that it has (None: all).
 
     Args:
         meta: with all meta columns; otherwise with the record key, and others that ``columns`` names.
+        in_place: with each changed row where it was; otherwise behind the others, for readers who ask for no order.
         strict: raise for a torn block, which readers skip: rewriting the rows would make the loss final.
 
     Raises:
@@ -89,9 +91,9 @@ def merged_rows(
     plain_rows = group.base is not None and not any(block.kind == DELETE or block.partial for block in blocks)
     key = read_key(config.record_key_fields, columns, meta=meta) if plain_rows else RECORD_KEY
     try:
-        rows = _merged(store, config, group, blocks, ordering, needed, key, in_place=meta)
+        rows = _merged(store, config, group, blocks, ordering, needed, key, in_place=in_place)
     except _OtherKeys:
-        rows = _merged(store, config, group, blocks, ordering, needed, RECORD_KEY, in_place=meta)
+        rows = _merged(store, config, group, blocks, ordering, needed, RECORD_KEY, in_place=in_place)
     if columns is None:
         return rows
     return rows.drop_columns([name for name in ordering if name not in columns and name in rows.column_names])
