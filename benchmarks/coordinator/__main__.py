@@ -7,8 +7,8 @@
 
 Stores and arms: benchmarks/coordinator/rates.py. The arms take turns, and medians of the rounds are told. `--published`: each
 request to ``far`` takes what is drawn from published latencies (benchmarks/latencies.py). `--commits`: until each writer has made
-so many. `--kills`: the coordinator is killed half-way. `--profile FILE` keeps the profile of one writer. versitygw and
-redis-server are looked for on the PATH.
+so many. `--kills`: the coordinator is killed half-way. `--events`: each writer has a stream of one wide row. `--profile FILE`
+keeps the profile of one writer. versitygw and redis-server are looked for on the PATH.
 """
 
 from __future__ import annotations
@@ -135,6 +135,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.0, help="of a run; 10 by default, 6 with --all")
     parser.add_argument("--commits", type=int, default=0, help="of each writer, instead of a time")
     parser.add_argument("--kills", action="store_true")
+    parser.add_argument("--events", action="store_true")
     parser.add_argument("--request-ms", type=float, default=20.0)
     parser.add_argument("--published", choices=sorted(STORES), help="latencies of requests to `far`")
     parser.add_argument(
@@ -165,7 +166,7 @@ def main() -> None:
             turns(
                 kind, writers, given.arms.split(","), given.rounds, folder=given.folder,
                 latency=STORES[given.published] if given.published else given.request_ms / 1000, seconds=given.seconds or 10.0,
-                commits=given.commits, kills=given.kills, profile=given.profile,
+                commits=given.commits, kills=given.kills, events=given.events, profile=given.profile,
             )  # fmt: skip
 
 

@@ -8,7 +8,8 @@ is the table's own.
 Each writer is a process with a handle and a partition of its own, which inserts ten rows as fast as it can. Of the arms
 ``alone`` has no coordinator; ``coordinator`` is a `lakelatch server --coordinate`, reached over HTTP on this machine;
 ``at-once`` the same with the setting `publish_at_once`; ``delta`` is delta-rs, not on ``far``. Requests are those of the writers
-and of the coordinator. Afterwards every row has to be there once, or no figure is told.
+and of the coordinator. With ``events`` each writer has a stream of one wide row instead, and upserts ten events. Afterwards
+every row has to be there once, or no figure is told.
 """
 
 from __future__ import annotations
@@ -99,9 +100,22 @@ class Told:
     error: str = ""
 
 
-def create(place: Place, arm: str) -> None:
+def create(place: Place, arm: str, events: int) -> None:
+    """Make the table; ``events``: with so many streams, of one column each."""
     import pyarrow as pa
 
+    if events:
+        import lakelatch
+
+        columns = pa.schema(
+            [("id", pa.string()), *((f"{c}{n}", pa.int64()) for n in range(events) for c in ("v", "at"))]
+        )
+        streams = {f"s{n}": {"columns": f"v{n}", "ordering": f"at{n}"} for n in range(events)}
+        lakelatch.create(
+            place.url, record_key="id", schema=columns, streams=streams, bucket_count=1, lock=place.lock,
+            storage=dict(place.options), **_SETTINGS.get(arm, {}),
+        ).close()  # fmt: skip
+        return
     schema = pa.schema([("id", pa.string()), ("part", pa.string()), ("v", pa.int64())])
     if arm == "delta":
         from deltalake import DeltaTable
@@ -161,6 +175,7 @@ def write(
     start: Any,
     seconds: float,
     commits: int,
+    events: bool,
     told: Any,
 ) -> None:
     """One writer, for so long or until it has made so many commits."""
@@ -170,6 +185,8 @@ def write(
 
     def rows_of(count: int) -> pa.Table:
         ids = [f"{number}-{count}-{each}" for each in range(10)]
+        if events:
+            return pa.table({"id": ids, f"v{number}": [count] * 10, f"at{number}": [count] * 10})
         return pa.table({"id": ids, "part": [f"p{number}"] * 10, "v": [count] * 10})
 
     try:
@@ -203,7 +220,10 @@ def write(
                 table.session.coordinator = asks.for_table(store, table.session.env)  # type: ignore[arg-type]
 
             def commit(count: int) -> None:
-                table.insert(rows_of(count))
+                if events:
+                    table.stream(f"s{number}").upsert(rows_of(count))
+                else:
+                    table.insert(rows_of(count))
 
             def requests() -> int:
                 return store.requests
@@ -297,11 +317,20 @@ def delay(port: int, request_s: float, listening: Any) -> None:
 
 
 def measure(
-    place: Place, arm: str, writers: int, seconds: float, *, commits: int = 0, kills: bool = False, profile: str = ""
+    place: Place,
+    arm: str,
+    writers: int,
+    seconds: float,
+    *,
+    commits: int = 0,
+    kills: bool = False,
+    events: bool = False,
+    profile: str = "",
 ) -> dict[str, Any]:
     """Measure one new table.
 
     Args:
+        events: of a table with a stream for each writer.
         commits: each writer ends when it has made so many, and not after ``seconds``.
         kills: kill the coordinator half-way, and tell how long each writer's next commit took.
     """
@@ -314,13 +343,13 @@ def measure(
         process.start()
         return process
 
-    child(create, place, arm).join()
+    child(create, place, arm, writers if events else 0).join()
     url = ""
     leader = child(coordinate, place, listening, stop, led) if arm in ("coordinator", "at-once") else None
     if leader is not None:
         url = listening.get(timeout=60)
     processes = [
-        child(write, place, arm, n, url, profile, ready, start, seconds, commits, told) for n in range(writers)
+        child(write, place, arm, n, url, profile, ready, start, seconds, commits, events, told) for n in range(writers)
     ]
     for _ in processes:
         ready.acquire()

@@ -26,7 +26,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ...ahead import Task
-from ...conflict import WriteSet
+from ...conflict import Kind, WriteSet, kind_of
 from ...errors import CommitError, LakeLatchError, LockLostError
 from ...hudi.timeline import next_label
 from ..coordination import ALONE_S, Answer, Question
@@ -364,7 +364,8 @@ def _judged(
         return None
     try:
         refuse_landed(session.url, state, template.batch)
-        changes = _Requested(asked, write_set_of(session.store, template, plain_metadata_of(session.store, template)))
+        writes = write_set_of(session.store, template, plain_metadata_of(session.store, template))
+        changes = _Requested(asked, writes, streams=bool(state.settings.streams))
     except (CommitError, KeyError, TypeError, ValueError):
         return None
     validator = CommitValidator(
@@ -390,11 +391,13 @@ def _judged(
 class _Requested:
     """The changes of a request, in the form that `CommitValidator` expects."""
 
-    def __init__(self, request: Request, writes: WriteSet) -> None:
+    def __init__(self, request: Request, writes: WriteSet, *, streams: bool) -> None:
         self.operation: Operation = operation(request.commit.operation.lower())
         self._reads, self._writes = request.reads, writes
+        # Rows of a table with streams are events, unless they replace all.
+        self.streams_only = streams and kind_of(request.commit.operation) is not Kind.OVERWRITE
         # only asked for when the settings differ from those at begin; such requests are left out
-        self.streams_only, self.placed_by = False, ()
+        self.placed_by = ()
 
     def write_set(self) -> WriteSet:
         """The file groups created, changed or replaced, and the region claimed."""

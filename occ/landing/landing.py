@@ -321,11 +321,11 @@ class Landing:
     def _by_coordinator(self, template: Commit) -> bool:
         """Return whether the handle's coordinator has committed this attempt. Raise what stands in the way, if it is known.
 
-        Not asked for a commit that holds the lock, because the coordinator takes it, nor for one that needs no lock.
+        Not asked for a commit that holds the lock, because the coordinator takes it.
         """
         attempt, session = self._attempt, self._attempt.session
-        coordinator, alone = session.asks, attempt.lease is not None or self._workspace.streams_only
-        if coordinator is None or self._executes or alone or session.lock.shared_with_jvm:
+        coordinator = session.asks
+        if coordinator is None or self._executes or attempt.lease is not None or session.lock.shared_with_jvm:
             return False
         request = self._request(template)
         if len(request.to_bytes()) > REQUEST_BYTES:

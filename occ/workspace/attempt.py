@@ -24,6 +24,7 @@ from ...errors import (
     BatchLandedError,
     CommitStateUnknownError,
     ConflictError,
+    CorruptTableError,
     InputError,
     LakeLatchError,
     LockLostError,
@@ -312,9 +313,14 @@ class Attempt:
                     ended.__cause__ = error
                     return ended
             with suppress(LakeLatchError):
-                if isinstance(error, StorageError) and (
-                    told := of_missing_file(self.session, error, "this transaction began")
-                ):
+                # A restore takes files that ours reads, and nothing lands beside it.
+                restore = next((each for each in self.follower.commits if each.restores), None)
+                told: LakeLatchError | None = None
+                if isinstance(error, StorageError | CorruptTableError) and restore is not None:
+                    told = restored_below(self, restore)
+                elif isinstance(error, StorageError):
+                    told = of_missing_file(self.session, error, "this transaction began")
+                if told is not None:
                     told.__cause__ = error
                     return told
         return error

@@ -232,8 +232,10 @@ class StreamWork:
             ]
             try:
                 self.txn.stream(stream.name).overwrite(batch, partitions=[{"part": each} for each in sorted(over)])
-            except InputError as e:
-                if "was dropped" not in str(e):
+            except InputError:
+                if (
+                    self._now(stream.name) == stream
+                ):  # else it was declared otherwise, or dropped, since it was looked at
                     raise
             else:
                 self._over(Event(stream.name, _OVERWRITE, batch, stream.columns, over))
@@ -282,8 +284,8 @@ class StreamWork:
                 self._as_spark(stream, kind, batch)
             else:
                 getattr(self.txn.stream(stream.name), _verb(kind))(batch)
-        except InputError as e:
-            if "was dropped" not in str(e):
+        except InputError:
+            if self._now(stream.name) == stream:
                 raise
             self._sent.remove(event)
             if event in self.attempt.events:

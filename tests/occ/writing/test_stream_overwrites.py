@@ -382,3 +382,16 @@ def test_hudi_rs_reads_right_after_it(folder: Path) -> None:
 def by_hudi_rs(folder: Path) -> set[tuple[Any, ...]]:
     read = HudiTableBuilder.from_base_uri(str(folder)).build().read()
     return {(each["id"], each["a"], each["b"]) for each in pa.Table.from_batches(read).to_pylist()}
+
+
+def test_one_whose_files_a_restore_has_taken_lost_against_it(table: lakelatch.Table, other: lakelatch.Table) -> None:
+    first = table.stream("a").upsert([a("x", 1, 1)])
+    table.stream("b").upsert([b("x", 1, 1)])
+    txn = table.transaction("insert_overwrite")
+    assert txn.snapshot.file_slices()
+    assert first.instant is not None
+    other.restore(first.instant)
+    with pytest.raises(ConflictError, match="which landed first and takes back what ours reads"):
+        txn.stream("a").overwrite([a("x", 0, 0)])
+    txn.abort("it lost")
+    assert content(table) == {"p/x": (1, -1)}
