@@ -19,6 +19,7 @@ from lakelatch.locks import metrics
 from lakelatch.server import Watched, named
 from lakelatch.server.lanes import BINS, SHAPES, picture
 from lakelatch.server.ledger import EARLIER, Ledger, Span
+from lakelatch.testing import FakeEnvironment
 from lakelatch.testing.contention import PATIENCE_S
 
 from .conftest import TOKEN, Client, lose, rows
@@ -272,6 +273,16 @@ def test_one_answer_tells_of_one_moment_while_writers_go_on(table: lakelatch.Tab
     finally:
         stop.set()
         writer.join()
+
+
+def test_transactions_of_writers_whose_clocks_are_ahead_are_in_the_picture_too(table: lakelatch.Table):
+    table.transaction("upsert").abort()
+    with lakelatch.open(table.url, env=FakeEnvironment(wall=1.0)) as behind:
+        watched = Watched("flights", behind)
+        watched.look()
+        told = watched.state(since_ms=None, until_ms=None, lanes=40, skip=0, writer="", newest=1000)
+    spans = [span["instant"] for lane in told["lanes"]["lanes"] for span in lane["spans"]]
+    assert sorted(spans) == sorted(each["instant"] for each in told["newest"]) != []
 
 
 def test_while_the_log_is_read_for_the_first_time_an_answer_does_not_wait_for_it(table: lakelatch.Table):

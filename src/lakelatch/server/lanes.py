@@ -30,7 +30,8 @@ def stretch(ledger: Ledger, since_ms: int | None, until_ms: int | None, *, now_m
     Raises:
         InputError: it ends before it begins.
     """
-    until = now_ms if until_ms is None else until_ms
+    # T is above every T before it, and so ahead of the clock behind one whose clock was, or behind a burst.
+    until = max([now_ms, *(each.begin_ms for each in ledger.newest(1))]) if until_ms is None else until_ms
     if since_ms is None:
         newest = ledger.newest(_NEWEST)
         first = min((each.begin_ms for each in newest), default=until)
