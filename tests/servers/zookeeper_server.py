@@ -243,8 +243,7 @@ class Ensemble:
     def start(self) -> None:
         for node in self.nodes:
             node.start()
-        for node in self.nodes:
-            node.wait_ready()
+        self.mend()
 
     def leader(self) -> int:
         """The place of the leader in ``nodes``, once there is one."""
