@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 
 _MEMORY, _ROOM = "/dev/shm", 8 << 30  # noqa: S108 - a folder of a name of its own is made in it
@@ -85,7 +85,8 @@ def run_all(arguments: tuple[str, ...], environment: dict[str, str]) -> int:
 
     workers = ThreadPoolExecutor(at_most)
     try:
-        ended = list(workers.map(run, range(len(stages))))
+        futures = [workers.submit(run, number) for number in range(len(stages))]
+        ended = [_result(each) for each in futures]
     finally:
         interrupted.set()
         workers.shutdown(wait=False, cancel_futures=True)
@@ -102,6 +103,14 @@ def run_all(arguments: tuple[str, ...], environment: dict[str, str]) -> int:
         failed = f", failed with {code}" if code else ""
         print(f"-- {name}: {took_s:.0f} s, {cpu_s:.0f} s of CPU{failed}", flush=True)
     return max(abs(code) for code, *_ in ended)
+
+
+def _result(future: Future[tuple[int, float, float]]) -> tuple[int, float, float]:
+    # Python calls the handler of a signal when this thread returns from its wait. A signal that came the moment before
+    # does not end the wait, so none is without end.
+    while not future.done():
+        wait([future], timeout=0.5)
+    return future.result()
 
 
 def _ended(process: subprocess.Popen[bytes]) -> tuple[int, float]:

@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from lakelatch.testing.contention import PATIENCE_S
+
+from .unheard import unheard
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -74,6 +78,18 @@ def test_what_stages_write_lies_in_memory_and_goes_with_them(ends: str) -> None:
         assert run.wait(60) == (0 if ends == "by itself" else 143)
     assert str(folder) == "/nowhere" or folder.parent == Path("/dev/shm")
     assert not folder.exists()
+
+
+def test_a_signal_in_the_moment_before_the_runner_waits_ends_it() -> None:
+    """It was heard when the stages had ended."""
+    ours = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
+    stage = "one: sh -c 'echo $TMPDIR; read line'"
+    with unheard(str(ROOT / "scripts/at_once.py"), stage, env=ours, stdin=subprocess.PIPE) as (run, terminate):
+        assert run.stdout is not None
+        folder = run.stdout.readline().strip()
+        terminate()
+        assert run.wait(PATIENCE_S) == 143
+    assert not folder or not Path(folder).exists()
 
 
 def test_a_temporary_folder_that_is_named_is_taken(tmp_path: Path) -> None:

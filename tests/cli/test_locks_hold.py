@@ -21,6 +21,8 @@ import lakelatch
 from lakelatch.locks import LockProvider, open_provider
 from lakelatch.testing.contention import PATIENCE_S, until
 
+from ..unheard import unheard
+
 pytestmark = pytest.mark.process
 
 LOCKS = [sys.executable, "-m", "lakelatch.cli", "locks"]
@@ -112,6 +114,15 @@ def test_signals_reach_the_command_and_the_lock_is_given_back_after_it(url: str,
         out, _ = child.communicate(timeout=PATIENCE_S)
         assert (child.returncode, out) == (7, "told\n")
         assert locks.inspect("job") is None
+
+
+def test_a_signal_in_the_moment_before_the_wait_reaches_the_command(url: str) -> None:
+    with unheard("lakelatch.cli", "locks", "hold", url, "job", "--", "sh", "-c", JOB) as (child, terminate):
+        assert child.stdout is not None
+        assert child.stdout.readline() == "running\n"
+        terminate()
+        out, _ = child.communicate(timeout=PATIENCE_S)
+        assert (child.returncode, out) == (7, "told\n")
 
 
 def test_ctrl_c_reaches_the_command_once(url: str) -> None:

@@ -18,6 +18,8 @@ import lakelatch
 from lakelatch.locks import LockProvider, open_provider
 from lakelatch.testing.contention import PATIENCE_S, until
 
+from ..unheard import unheard
+
 pytestmark = pytest.mark.process
 
 
@@ -117,6 +119,18 @@ def test_at_a_signal_the_leader_ends_with_0_and_the_next_leads_as_after_its_deat
     follower.process.send_signal(signal.SIGINT)
     assert follower.ended() == 0
     assert scene.locks.inspect(scene.key) is None
+
+
+def test_a_signal_in_the_moment_before_the_pause_does_not_wait_for_the_next_round(
+    table: lakelatch.Table, tmp_path: Path
+) -> None:
+    for n in range(2):
+        table.upsert([{"id": "a", "v": n}])
+    words = [*command(tmp_path)[2:], "--every-s", "86400"]
+    with unheard(*words) as (process, terminate):
+        assert list(Candidate(process).next_round()["done"]) == ["clean"]
+        terminate()
+        assert process.wait(PATIENCE_S) == 0
 
 
 def test_a_leader_that_is_killed_is_followed(scene: Scene) -> None:

@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Annotated
 
@@ -23,6 +23,7 @@ from ..outcome import BUSY, by_cause, exit_code
 from ..output import print_json, say
 
 _NOT_FOUND, _NOT_EXECUTABLE, _BY_SIGNAL = 127, 126, 128  # the exit codes of shells
+_HEARS_AFTER_S = 0.5
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
@@ -93,7 +94,11 @@ class _Job:
             say(f"lakelatch: {self._command[0]} cannot be run: {e.strerror}", err=True)
             return _NOT_FOUND if isinstance(e, FileNotFoundError) else _NOT_EXECUTABLE
         self._deliver()
-        code = self._process.wait()
+        code = None
+        # A signal that comes in the moment before a wait is heard only after it, so no wait is without end.
+        while code is None:
+            with suppress(subprocess.TimeoutExpired):
+                code = self._process.wait(_HEARS_AFTER_S)
         return code if code >= 0 else _BY_SIGNAL - code
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from ...locks import Lease
     from ...occ.services import ServiceRound
     from ...occ.table import Table
+
+_HEARS_AFTER_S = 0.2
 
 
 class Rounds:
@@ -52,8 +55,7 @@ class Rounds:
 
     def stop(self, *_: object) -> None:
         """Handle a signal: a leader finishes its current service, a waiter ends at once."""
-        self.told_to_stop = True
-        self.step_down.set()
+        self.told_to_stop = True  # and no more: this may interrupt the event's own code, whose lock would not be free
         # A waiter blocks in the lock's queue, where it does not check the flag; SystemExit from this handler ends it
         # there.
         if not self.serving:
@@ -74,21 +76,18 @@ class Rounds:
                 say(str(e), err=True)
                 # Without a pause a lock service that is down would be asked in a busy loop.
                 if isinstance(e, LockUnavailableError):
-                    self.step_down.wait(self.every_s)
+                    self._pause()
             finally:
                 self.serving = False
             if not self.loop:
                 return
-            # A lost or revoked lease ends this leadership only. A signal between the check and the clear is not lost:
-            # the loop itself checks `told_to_stop`.
-            if not self.told_to_stop:
-                self.step_down.clear()
+            self.step_down.clear()  # a lost or revoked lease ends this leadership only
 
     def _serve(self, lease: Lease | None) -> None:
         def stop() -> bool:
-            if lease is not None and not self.step_down.is_set():
+            if lease is not None and not self._ends():
                 lease.ensure_held()
-            return self.step_down.is_set()
+            return self._ends()
 
         while not stop():
             try:
@@ -103,7 +102,16 @@ class Rounds:
                     if done.failed:
                         raise typer.Exit(COULD_NOT)
                     return
-            self.step_down.wait(self.every_s)
+            self._pause()
+
+    def _ends(self) -> bool:
+        return self.told_to_stop or self.step_down.is_set()
+
+    def _pause(self) -> None:
+        until = time.monotonic() + self.every_s
+        # A signal does not end a wait, and one that comes in the moment before is heard only after it.
+        while not self._ends() and (left := until - time.monotonic()) > 0:
+            self.step_down.wait(min(left, _HEARS_AFTER_S))
 
     def _tell(self, done: ServiceRound) -> None:
         if self.json:
