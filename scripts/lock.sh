@@ -25,7 +25,7 @@ compile build.txt - "$@" <<<'
 pip
 setuptools>=77'
 compile dev.txt pyproject.toml --extra dev -c scripts/lock/build.txt "$@"
-runtime=(cloud spark zookeeper redis dynamodb glue metrics tracing server)
+runtime=(cloud spark zookeeper redis dynamodb glue sketches metrics tracing server)
 compile runtime.txt pyproject.toml "${runtime[@]/#/--extra=}" -c scripts/lock/dev.txt
 compile jvm.txt - <<<"pyspark==$(sed -n 's/^SPARK=\([0-9.]*\).*/\1/p' scripts/ensure_jvm.sh)"
 

@@ -27,6 +27,7 @@ TYPES = {
     "listagg('; ')": pa.string(),
     "collect_set(2)": pa.list_(pa.float64()), "top_n(1, by='ts')": LIST,
     "merge_map(2)": pa.map_(pa.string(), pa.int64()), "merge_map(2, by='ts')": pa.map_(pa.string(), LIST.value_type),
+    "theta(5)": pa.binary(),
 }  # fmt: skip
 SOME = {pa.int64(): [None, 0, 1], pa.float64(): [None, 0.0, 1.5], pa.string(): [None, "a", "b"]}
 LATE = {"first", "first_non_null", "last_non_null", "last_unless", "collect_list", "listagg", "merge_map(2)"}

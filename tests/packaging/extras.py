@@ -44,6 +44,16 @@ with lakelatch.create("flights", record_key="id", schema="id string") as table, 
     (told,) = lakelatch.glue.sync(table, "analytics", dry_run=True, client=client)
     assert told.change == "created", told
 """
+_SKETCHES = """
+import datasketches, lakelatch
+with lakelatch.create("visits", record_key="id", schema="id string, users binary", merge={"users": "theta"}) as table:
+    for name in ("ann", "bob", "ann"):
+        sketch = datasketches.update_theta_sketch(12)
+        sketch.update(name)
+        table.upsert([{"id": "/", "users": sketch.compact().serialize()}])
+    (row,) = table.read().to_pylist()
+assert datasketches.compact_theta_sketch.deserialize(row["users"]).get_estimate() == 2
+"""
 _METRICS = """
 import prometheus_client
 from lakelatch.locks import metrics, open_provider
@@ -175,6 +185,7 @@ PARTS = {
     "redis": _on_a_server("redis.md"),
     "dynamodb": _on_a_server("dynamodb.md"),
     "glue": _alone(_GLUE),
+    "sketches": _alone(_SKETCHES),
     "metrics": _alone(_METRICS),
     "tracing": _alone(_TRACING),
     "server": _alone(_SERVER),

@@ -18,7 +18,7 @@ from .choice import ages, ages_of, in_time, ranks, refuse_unordered
 from .interface import Groups, Laws, Merger
 from .named import BUILT_IN, find
 from .rows import Ties, combine, filled, join, refuse_count, top_n_per_key
-from .rule import EVERY, Rule
+from .rule import EVERY, Rule, contributions
 from .totals import Count, Sum
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "ages",
     "ages_of",
     "combine",
+    "contributions",
     "filled",
     "find",
     "in_time",

@@ -52,7 +52,8 @@ class Groups:
 class Merger(Protocol):
     """A function that reduces the values that a column has in the rows of one key to one value.
 
-    Only the merged value is stored, so a merger must be able to continue from it.
+    Only the merged value is stored, so a merger must be able to continue from it. One that takes some values of a type only,
+    such as bytes of a form, may also have ``samples(kind)``, which returns some, null among them, for the checks of its laws.
     """
 
     def laws(self, kind: pa.DataType) -> Laws:

@@ -15,6 +15,7 @@ from ..errors import ConfigError, InputError, LakeLatchError
 from .choice import Both, Extreme, First, FirstNonNull, Last, LastNonNull, LastUnless
 from .interface import Groups, Laws, Merger
 from .lists import CollectList, CollectSet, ListAgg, MergeMap, TopN
+from .sketches import Theta
 from .totals import Count, Product, Sum
 
 BUILT_IN: dict[str, Callable[..., Merger]] = {
@@ -35,6 +36,7 @@ BUILT_IN: dict[str, Callable[..., Merger]] = {
     "collect_set": CollectSet,
     "top_n": TopN,
     "merge_map": MergeMap,
+    "theta": Theta,
 }
 
 
@@ -113,6 +115,11 @@ class _Guarded:
 
     inner: Any
     spec: str
+
+    @property
+    def samples(self) -> Callable[[pa.DataType], list[Any]] | None:
+        """Its own, if it has some."""
+        return getattr(self.inner, "samples", None)
 
     def laws(self, kind: pa.DataType) -> Laws:
         """Return its own laws."""

@@ -117,8 +117,7 @@ class Rule:
         """Return the rows with each value replaced by its contribution (`Merger.lift`)."""
         for place, column in enumerate(rows.schema):
             if (merger := self.merger(column.name)) is not None:
-                values = rows.column(place).combine_chunks()
-                rows = rows.set_column(place, column, merger.lift(values, column.type))
+                rows = rows.set_column(place, column, contributions(merger, column, rows.column(place)))
         return rows
 
     def one_of_each(self, rows: pa.Table, key: str) -> pa.Table:
@@ -128,3 +127,11 @@ class Rule:
         """
         mergers = {name: merger for name in rows.column_names if (merger := self.merger(name)) is not None}
         return combine(rows, key=key, mergers=mergers, ordering=self.ordering, ties=self.ties, one_by_one=True)
+
+
+def contributions(merger: Merger, column: pa.Field, values: pa.ChunkedArray) -> pa.Array:
+    """Return the contribution of each value. Raises `InputError`, which names the column, if one cannot contribute."""
+    try:
+        return merger.lift(values.combine_chunks(), column.type)
+    except InputError as e:
+        raise InputError(f"column {column.name!r}: {e}; nothing was written", column=column.name) from e

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from ..errors import InputError, LakeLatchError
 from ..hudi.merge import Broken, Tried, subject_of
-from ..hudi.table import RECORD_KEY, array_of_column, one_array
-from ..mergers import Count, Groups, Laws, Merger, Sum, find
+from ..hudi.table import RECORD_KEY, array_of_column
+from ..mergers import Count, Groups, Laws, Merger, Sum, contributions, find
 from .declaration import Stream, scalar
 
 _WANTED = ("order", "one_at_a_time", "compaction", "replay")
@@ -32,6 +32,11 @@ class Contributed:
     """A merger to which a null contributes nothing."""
 
     inner: Merger
+
+    @property
+    def samples(self) -> Callable[[pa.DataType], list[Any]] | None:
+        """The inner merger's, if it has some."""
+        return getattr(self.inner, "samples", None)
 
     def laws(self, kind: pa.DataType) -> Laws:
         """Return the inner merger's laws."""
@@ -69,10 +74,9 @@ def lifted(stream: Stream, rows: pa.Table) -> pa.Table:
     """
     for name, merger in mergers_of(stream, rows.column_names).items():
         place = rows.schema.get_field_index(name)
-        kind = rows.schema.field(name).type
-        values = merger.lift(one_array(rows.column(place)), kind)
+        values = contributions(merger, rows.schema.field(place), rows.column(place))
         _refuse_too_much(name, merger.inner, values)
-        rows = rows.set_column(place, pa.field(name, kind), values)
+        rows = rows.set_column(place, pa.field(name, values.type), values)
     return rows
 
 
@@ -164,7 +168,7 @@ def _broken(merger: Contributed, kind: pa.DataType, said: Laws, name: str) -> st
         return f"it says that a value may come twice, and it does not keep that law ('replay').{shown}Let its laws() tell so"
     step = (
         "Use a merger whose result does not depend on the order (sum, count, min, max, bool_and, bool_or, collect_set, top_n, "
-        "merge_map(by=...)), or none: without one the column has the value of the newest event. Or keep the stream's events "
+        "merge_map(by=...), theta), or none: without one the column has the value of the newest event. Or keep the events "
         "(event_id=..., events=...): of these every merger is possible"
     )
     if pa.types.is_floating(kind) and said.commutative:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _TYPES = (
-    "int64", "double", "bool", "string", "date32", "timestamp[us]", "decimal128(20, 2)", "list<int64>", "list<string>",
+    "int64", "double", "bool", "string", "binary", "date32", "timestamp[us]", "decimal128(20, 2)", "list<int64>", "list<string>",
     "map<string, int64>", "map<string, struct<ts: int64, x: string>>",
 )  # fmt: skip
 _EXAMPLE = {"last_unless": "last_unless('?')", "top_n": "top_n(3)"}  # of mergers that need arguments

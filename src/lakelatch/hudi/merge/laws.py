@@ -125,7 +125,10 @@ def subject_of(
     Raises:
         InputError: no values of the type are known.
     """
-    lifted = merger.lift(pa.array(sample(kind) if values is None else values, kind), kind)
+    if values is None:
+        own = getattr(merger, "samples", None)
+        values = own(kind) if own is not None else sample(kind)
+    lifted = merger.lift(pa.array(values, kind), kind)
     rule = _With({"value": merger}, (ORDER,) if event_time else ())
     return _by_rule(rule), pa.schema([pa.field("value", kind)]), {"value": lifted.to_pylist()}
 
