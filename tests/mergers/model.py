@@ -56,6 +56,19 @@ def union(maps: list[Any], by: str | None) -> list[Any]:
     return [(key, found[key]) for key in sorted(found, key=place)]
 
 
+def table(lists: list[Any], keys: tuple[str, ...], by: str | None) -> list[Any]:
+    found: dict[Any, Any] = {}
+    for row in flat(lists):
+        key = tuple(place(row[each] + 0.0 if isinstance(row[each], float) else row[each]) for each in keys)
+        new, old = (
+            (place(each[by]), *(place(v) for k, v in each.items() if k != by)) if by and each else ()
+            for each in (row, found.get(key))
+        )
+        if key not in found or new >= old:
+            found[key] = row
+    return [found[each] for each in sorted(found)]
+
+
 MODEL: dict[str, Callable[[list[Any]], Any]] = {
     "last": lambda v: v[-1],
     "first": lambda v: v[0],
@@ -76,6 +89,8 @@ MODEL: dict[str, Callable[[list[Any]], Any]] = {
     "top_n(2, by='ts')": lambda v: top(v, 2, "ts"),
     "merge_map": lambda v: union(v, None),
     "merge_map(2, by='ts')": lambda v: union(v, "ts")[:2],
+    "nested_update('name')": lambda v: table(v, ("name",), None),
+    "nested_update(['name', 'x'], by='ts', count=2)": lambda v: table(v, ("name", "x"), "ts")[:2],
 }
 
 

@@ -38,6 +38,17 @@ def columns_of(spec: str) -> list[tuple[pa.DataType, list[Any]]]:
     found = [*VALUES.items(), (STRUCT, STRUCTS)]
     if spec.startswith(("collect", "top_n")):
         found = [(pa.list_(kind), [None, [], *([v] for v in some), some[1:3]]) for kind, some in found]
+    if spec.startswith("nested_update"):
+        rows = [
+            {"name": name, "x": x, "ts": ts}
+            for name in (None, "a", "é")
+            for x in (None, 0.0, -0.0, NAN, 2.5)
+            for ts in (None, 1, 2)
+        ]
+        kind = pa.struct([("name", pa.string()), ("x", pa.float64()), ("ts", pa.int64())])
+        found = [
+            (pa.list_(kind), [None, [], *([row] for row in rows), rows[3:6], rows[7:9], [rows[20], None, rows[21]]])
+        ]
     if spec.startswith("merge_map"):
         found = [
             (

@@ -8,7 +8,7 @@ from typing import Any
 
 from lakelatch.streams import CLEARED, DELETED, RETRACTED, UPSERT, Stream
 
-from ..mergers.model import union
+from ..mergers.model import table, union
 
 Row = dict[str, Any]
 MERGED: dict[str, Callable[[list[Any]], Any]] = {
@@ -20,6 +20,7 @@ MERGED: dict[str, Callable[[list[Any]], Any]] = {
     "bool_or": any,
     "collect_set(2)": lambda lists: sorted({each for some in lists for each in some})[:2],
     "merge_map(2, by='ts')": lambda maps: union(maps, "ts")[:2],
+    "nested_update('x', by='ts', count=2)": lambda lists: table(lists, ("x",), "ts")[:2],
     "top_n(2)": lambda lists: sorted({each for some in lists for each in some}, reverse=True)[:2],
 }
 # Of what a stream keeps, in its order; a null is a value of an event.

@@ -29,6 +29,10 @@ MERGERS = {
     "n_or": ("bool_or", pa.bool_()),
     "n_set": ("collect_set(2)", pa.list_(pa.int64())),
     "n_top": ("top_n(2)", pa.list_(pa.int64())),
+    "n_nested": (
+        "nested_update('x', by='ts', count=2)",
+        pa.list_(pa.struct([("x", pa.string()), ("ts", pa.int64()), ("y", pa.int64())])),
+    ),
     "n_map": ("merge_map(2, by='ts')", pa.map_(pa.string(), pa.struct([("ts", pa.int64()), ("x", pa.int64())]))),
 }
 SCHEMA = pa.schema(
@@ -51,6 +55,7 @@ def story(key: str, chosen: tuple[tuple[int, bool], ...], columns: tuple[str, ..
         entries = [("odd" if at % 2 else "even", {"ts": at, "x": -at}), ("both", {"ts": 1, "x": at})]
         of_kind: dict[str, Any] = {
             "n_map": entries,
+            "n_nested": [{"x": name, "ts": item["ts"], "y": item["x"]} for name, item in entries],
             "n_and": at > 1,
             "n_or": at > 1,
             "n_set": [at, 1],

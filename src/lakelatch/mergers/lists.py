@@ -5,6 +5,7 @@ A row brings one value, or a list of them. Nulls are ignored, as in Spark's ``co
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,9 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..arguments import text
+from ..arguments import brief, text
 from ..errors import InputError
-from .choice import ranks, refuse_unordered
+from .choice import ages, ranks, refuse_unordered
 from .interface import Groups, Laws
 
 BOUND = 1000  # the default length of a list: without a bound a busy key grows until no task can read it
@@ -193,11 +194,8 @@ class TopN:
         """Return the greatest of all lists of each group."""
         flat, owner = members(values, groups)
         if pa.types.is_struct(flat.type):
-            names = [field.name for field in flat.type]
-            names.sort(key=lambda name: name != self.by)  # the others keep their order
-            fields = dict(zip([field.name for field in flat.type], flat.flatten(), strict=True))
             # `~` reverses the order; a minus would overflow for the smallest integer.
-            keys = [~ranks(fields[name]) for name in names]
+            keys = [~each for each in _ages_by(self.by, _fields(flat))]
         else:
             keys = [~ranks(flat)]
         return _best(flat, owner, keys, self.count, groups, values.type)
@@ -268,25 +266,85 @@ class MergeMap:
         # As lists, because the keys and items of a map array begin before a slice of it.
         entries, owner = members(values.cast(pa.list_(pa.struct([kind.key_field, kind.item_field]))), groups)
         keys, items = entries.flatten()
-        place = ranks(keys)
-        order = np.lexsort((*reversed(self._ages(items)), place, owner))
-        owner, place = owner[order], place[order]
-        # The last entry of a key within its group is the one that counts.
-        last = np.ones(len(order), bool)
-        last[:-1] = (owner[1:] != owner[:-1]) | (place[1:] != place[:-1])
-        order, owner = order[last], owner[last]
-        sizes = np.bincount(owner, minlength=len(groups))
-        within = np.arange(len(owner)) - (np.cumsum(sizes) - sizes)[owner] < self.count
-        kept = pa.array(order[within])
-        offsets = np.concatenate([[0], np.cumsum(np.minimum(sizes, self.count))])
+        order, owner = _newest(owner, [ranks(keys)], self._ages(items), self.count)
+        kept, offsets = pa.array(order), np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(groups)))])
         made = pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), keys.take(kept), items.take(kept))
         return made.cast(kind)
 
-    def _ages(self, items: pa.Array) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
-        """Return what decides between values of a key, the first key of it first; the order of arrival where nothing does."""
+    def _ages(self, items: pa.Array) -> list[npt.NDArray[np.int64]]:
         if self.by is None:
             return []
-        names = sorted([field.name for field in items.type], key=lambda name: name != self.by)
-        fields = dict(zip([field.name for field in items.type], items.flatten(), strict=True))
         # A null differs from a struct of nulls.
-        return [*(ranks(fields[name]) for name in names), np.asarray(items.is_valid()).astype(np.int64)]
+        return [*_ages_by(self.by, _fields(items)), np.asarray(items.is_valid()).astype(np.int64)]
+
+
+@dataclass(frozen=True)
+class NestedUpdate:
+    """A list of structs as a small table: of each key the newest, by key ascending; the ``count`` smallest if there are more.
+
+    ``key`` names a field, or several. With ``by``, a field, the struct with the greatest one counts, among equal ones by the
+    other fields, so the order of rows does not matter. Null is less than anything, NaN greater, and -0.0 is 0.0.
+    """
+
+    key: str | Sequence[str]
+    by: str | None = None
+    count: int = BOUND
+
+    def __post_init__(self) -> None:
+        refuse_bound(self.count, "nested_update")
+        named = (self.key,) if isinstance(self.key, str) else self.key
+        if not isinstance(named, list | tuple) or not named or not all(isinstance(each, str) for each in named):
+            raise InputError(f"nested_update(key={brief(self.key)}): say the name of a field, or a list of names")
+        if self.by is not None and not isinstance(self.by, str):
+            raise InputError(f"nested_update(by={brief(self.by)}): say the name of a field")
+        object.__setattr__(self, "key", tuple(named))  # which can be hashed
+
+    def laws(self, kind: pa.DataType) -> Laws:
+        """Return the laws; raises unless the column holds lists of structs with these fields, which can be compared."""
+        element = _element(kind, "nested_update")
+        fields = {each.name: each.type for each in element} if pa.types.is_struct(element) else {}
+        for name in (*self.key, *(() if self.by is None else (self.by,))):
+            if name not in fields:
+                raise InputError(f"nested_update needs structs with the field {name!r}, and the list holds {element}")
+        for name in self.key if self.by is None else fields:
+            refuse_unordered(fields[name], "nested_update")
+        return Laws(commutative=self.by is not None, associative=True, idempotent=True)
+
+    def lift(self, values: pa.Array, kind: pa.DataType) -> pa.Array:
+        """Return a list of the struct, or the list that it is."""
+        return _listed(values, kind, "nested_update")
+
+    def merge(self, values: pa.Array, groups: Groups) -> pa.Array:
+        """Return the newest struct of each key in the lists of each group."""
+        flat, owner = members(values, groups)
+        fields = _fields(flat)
+        newer = [] if self.by is None else _ages_by(self.by, fields)
+        order, owner = _newest(owner, [ages(fields[name]) for name in self.key], newer, self.count)
+        return _kept(flat.take(pa.array(order)), owner, groups, values.type)
+
+
+def _fields(structs: pa.Array) -> dict[str, pa.Array]:
+    return dict(zip([field.name for field in structs.type], structs.flatten(), strict=True))
+
+
+def _ages_by(by: str | None, fields: dict[str, pa.Array]) -> list[npt.NDArray[np.int64]]:
+    """Return what decides between structs of a key: the field ``by``, if there is one, then the others in their order."""
+    return [ranks(fields[name]) for name in sorted(fields, key=lambda name: name != by)]
+
+
+def _newest(
+    owner: npt.NDArray[np.int64], keys: list[npt.NDArray[np.int64]], ages: list[npt.NDArray[np.int64]], count: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the newest element of each key, by keys ascending, ``count`` of a group at most; and their groups.
+
+    The first of ``ages`` in which two differ decides, and among equal ones the order of arrival.
+    """
+    order = np.lexsort((*reversed(ages), *reversed(keys), owner))
+    owner = owner[order]
+    last = np.ones(len(order), bool)
+    last[:-1] = owner[1:] != owner[:-1]
+    for key in keys:
+        last[:-1] |= key[order][1:] != key[order][:-1]
+    order, owner = order[last], owner[last]
+    within = _places(owner) < count
+    return order[within], owner[within]

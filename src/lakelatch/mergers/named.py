@@ -14,7 +14,7 @@ import pyarrow as pa
 from ..errors import ConfigError, InputError, LakeLatchError
 from .choice import Both, Extreme, First, FirstNonNull, Last, LastNonNull, LastUnless
 from .interface import Groups, Laws, Merger
-from .lists import CollectList, CollectSet, ListAgg, MergeMap, TopN
+from .lists import CollectList, CollectSet, ListAgg, MergeMap, NestedUpdate, TopN
 from .sketches import Theta
 from .totals import Count, Product, Sum
 
@@ -36,6 +36,7 @@ BUILT_IN: dict[str, Callable[..., Merger]] = {
     "collect_set": CollectSet,
     "top_n": TopN,
     "merge_map": MergeMap,
+    "nested_update": NestedUpdate,
     "theta": Theta,
 }
 

@@ -168,7 +168,8 @@ def _broken(merger: Contributed, kind: pa.DataType, said: Laws, name: str) -> st
         return f"it says that a value may come twice, and it does not keep that law ('replay').{shown}Let its laws() tell so"
     step = (
         "Use a merger whose result does not depend on the order (sum, count, min, max, bool_and, bool_or, collect_set, top_n, "
-        "merge_map(by=...), theta), or none: without one the column has the value of the newest event. Or keep the events "
+        "merge_map(by=...), nested_update(by=...), theta), or none: without one the column has the value of the newest event. "
+        "Or keep the stream's events "
         "(event_id=..., events=...): of these every merger is possible"
     )
     if pa.types.is_floating(kind) and said.commutative:

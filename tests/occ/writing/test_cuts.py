@@ -28,6 +28,7 @@ IN_ORDER = (
     "collect_list(3)",
     "merge_map",
     "listagg(', ')",
+    "nested_update('name')",
 )  # refused where rows may come late
 TIMES = [1, 2, 3]
 
@@ -40,6 +41,8 @@ def columns_of(ordering: bool) -> dict[str, str]:
 def kind_of(spec: str) -> pa.DataType:
     if spec == "merge_map":
         return pa.map_(pa.string(), pa.int64())
+    if spec.startswith("nested_update"):
+        return pa.list_(pa.struct([("name", pa.string()), ("step", pa.int64())]))
     if spec == "product":
         return pa.float64()
     if spec.startswith("listagg"):
@@ -57,6 +60,8 @@ def stories(columns: dict[str, str], times: list[float]) -> list[list[Row]]:
                 value: Any = step > 2 if spec.startswith("bool") else [step] if spec in LISTS else step
                 if spec == "merge_map":
                     value = [(str(step % 2), step)]  # the third replaces the first
+                if spec.startswith("nested_update"):
+                    value = [{"name": str(step % 2), "step": step}]
                 if spec.startswith("listagg"):
                     value = str(step)
                 row[name] = None if null else value

@@ -22,9 +22,13 @@ if TYPE_CHECKING:
 
 _TYPES = (
     "int64", "double", "bool", "string", "binary", "date32", "timestamp[us]", "decimal128(20, 2)", "list<int64>", "list<string>",
-    "map<string, int64>", "map<string, struct<ts: int64, x: string>>",
+    "map<string, int64>", "map<string, struct<ts: int64, x: string>>", "list<struct<ts: int64, x: string>>",
 )  # fmt: skip
-_EXAMPLE = {"last_unless": "last_unless('?')", "top_n": "top_n(3)"}  # of mergers that need arguments
+_EXAMPLE = {
+    "last_unless": "last_unless('?')",
+    "top_n": "top_n(3)",
+    "nested_update": "nested_update('x', by='ts')",
+}  # of mergers that need arguments
 
 
 def list_(*, json: Json = False) -> None:
