@@ -13,7 +13,9 @@ With neighbours, which read the timeline and no log, the completed instant is th
 
     commit   take the lock; import what is completed on the timeline and not in the log; decide as above;
              own pending instants still there? heartbeat never silent? lease still held, says its backend?
-             put the completed instant, the commit point; append commit(T, C); give the lock back
+             put the completed instant, the commit point; append commit(T, C);
+             lease still held? if not: did another engine do anything meanwhile? then do not acknowledge it;
+             give the lock back
 
 Begin and abort belong to `Attempt`.
 """
@@ -34,6 +36,7 @@ from ...errors import (
     LakeLatchError,
     LockLostError,
     LockTimeoutError,
+    LockUnavailableError,
     RolledBackError,
 )
 from ...hudi.timeline import next_label, to_epoch_ms
@@ -45,6 +48,7 @@ from ..log import LogState, UndecidedError, attach
 from ..rebase import MergeAgain
 from ..session import (
     CommitResult,
+    clashed,
     ended_by_others,
     log_made_anew,
     lost_against,
@@ -108,6 +112,9 @@ class Landing:
         self._forged = False  # another commit than those prepared is in the log
         self.result: CommitResult | None = None
         self.appended = False
+        self._before: frozenset[tuple[str, str]] | None = (
+            None  # what others had begun, if the lease was lost at the put
+        )
 
     def commit(self) -> CommitResult | None:
         """Commit and return the result; None if nothing was staged or others made the same change first.
@@ -417,6 +424,8 @@ class Landing:
             )
         assert isinstance(entry, Commit)
         self.appended = True
+        if self._before is not None:
+            self._refuse_clash(lease, self._before)
         with step("publish"):
             self.publish_result(entry, lease)
 
@@ -521,9 +530,46 @@ class Landing:
         session.refuse_if_unwritable()  # another engine may have given the table what this library cannot keep
         attempt.refuse_given_up()
         refuse_neighbour_in_the_way(attempt, self._workspace.changes.write_set().groups)
-        lease.ensure_held(fresh=True)  # last, because a pause behind it cannot be excluded
+        known = session.log.others()
+        lease.ensure_held(fresh=True)
         session.log.put_first(entry)
         self.result = CommitResult(attempt.instant, entry.completion, -1, True)
+        try:
+            lease.ensure_held(fresh=True)
+        except LockUnavailableError:
+            lost = not lease.is_held  # until its end by our clock the lease is kept without an answer
+        except LockLostError:
+            lost = True
+        else:
+            lost = False
+        self._before = known if lost else None
+
+    def _refuse_clash(self, lease: TableLease, before: frozenset[tuple[str, str]]) -> None:
+        """Do not acknowledge the commit if another engine did anything while it was put and the lease was lost.
+
+            t=0  a JVM sees no lock file, and is paused; ours takes the lock, and asks for it for the last time
+            t=1  the JVM creates the file all the same, and plans a compaction, at T=6, of the files that it sees
+            t=2  ours puts its instant, with C=5: readers take the compaction for newer, and it lacks our log file
+
+        What they did under the lock is over when we have it again. So there is no clash behind a listing that shows
+        nothing new.
+        """
+        attempt, session = self._attempt, self._attempt.session
+        lease.release()
+        again: TableLease | None = None
+        try:
+            again = session.lease(attempt.operation)
+            session.log.pending(now=True)
+            news = sorted({requested for requested, _ in session.log.others() - before})
+        except LakeLatchError as e:
+            self.result = None
+            raise clashed(attempt, f"and what they did cannot be told: {e}") from e
+        finally:
+            if again is not None:
+                again.release()
+        if news:
+            self.result = None
+            raise clashed(attempt, f"with {', '.join(news[:3])}")
 
     def publish_result(self, entry: Commit, lease: TableLease | None = None) -> bool:
         """Publish the entry that commits the attempt, and set the result; return whether it is on the timeline."""

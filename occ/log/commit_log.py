@@ -714,6 +714,13 @@ class CommitLog:
                 self._foreign.look(now=True)
             return self._foreign.pending
 
+    def others(self) -> frozenset[tuple[str, str]]:
+        """Return T and state of all that the last listing shows of other engines and the log does not have."""
+        with self._mutex:
+            foreign = self._foreign
+            pending = [(each.requested, each.state) for each in (*foreign.pending, *foreign.planned)]
+            return frozenset([*pending, *((each, "completed") for each in (*foreign.found, *foreign.rollbacks))])
+
     def is_unknown(self, instant: Instant) -> bool:
         """Return whether an instant on the timeline is neither in the log nor older than its epoch."""
         with self._mutex:

@@ -5,6 +5,7 @@ from .outcome import (
     CommitResult,
     Saved,
     beaten_early,
+    clashed,
     ended_by_others,
     is_over,
     log_made_anew,

@@ -182,6 +182,17 @@ def not_shown(attempt: AttemptFacts, error: BaseException) -> CommitStateUnknown
     )
 
 
+def clashed(attempt: AttemptFacts, what: str) -> CommitStateUnknownError:
+    """The error for a commit that is on the timeline, while whose put another engine may have held the lock too."""
+    return CommitStateUnknownError(
+        f"{attempt.url}: {attempt.operation} {attempt.instant} is on the timeline, but its lock was lost while it was put, and "
+        f"another engine came in {what}. One may hide rows of the other, so it is not acknowledged; nothing was deleted. Read "
+        "the rows: what is missing may be written again. `lakelatch check` names what was written over",
+        table=attempt.url,
+        instant=attempt.instant,
+    )
+
+
 def waited_in_vain(attempt: AttemptFacts, conflict: Conflict, *, planned: bool) -> ConflictError:
     """The error if the winner did not end in time; ``planned``: it is a plan that was not executed."""
     error = lost_against(attempt, conflict, pending="is planned" if planned else "is still running")

@@ -34,6 +34,7 @@ from lakelatch.hudi.timeline.instant import next_label
 from lakelatch.hudi.timeline.service_metadata import encode_clustering_plan
 from lakelatch.occ.check.check import check
 from lakelatch.occ.entries import Commit, GroupCommit, Import
+from lakelatch.occ.log import CommitLog
 from lakelatch.occ.session import TableLease
 from lakelatch.testing.faults import WRITES, Call, From, On, Refuse
 
@@ -1039,3 +1040,32 @@ def test_one_that_was_pending_at_the_close_is_imported_once_however_small_its_c(
     assert imports(world) == [theirs.requested]
     sound(world)
     world.close()
+
+
+@pytest.mark.parametrize("theirs_do", ["nothing", "begin", "commit"])
+def test_a_commit_is_not_acknowledged_if_a_neighbour_acted_while_both_had_the_lock(beside, monkeypatch, theirs_do):
+    """A JVM creates its lock file in two steps, so one that is paused between them takes ours for its own."""
+    a, lock = beside.writer("A"), beside.folder.parent / "lock/lock"
+    txn = a.begin_add("a")
+    acted = []
+
+    def both(log, commit):
+        lock.write_bytes(b"")
+        if theirs_do != "nothing":
+            acted.append(Engine(beside, next_label(a.env.now(), commit.completion)))
+        if theirs_do == "commit":
+            acted[0].complete()
+        put(log, commit)
+        lock.unlink()
+
+    put = CommitLog.put_first
+    monkeypatch.setattr(CommitLog, "put_first", both)
+    if theirs_do == "nothing":
+        assert txn.commit() is not None
+    else:
+        with pytest.raises(CommitStateUnknownError, match="another engine came in with") as raised:
+            txn.commit()
+        assert acted[0].requested in str(raised.value)
+        assert raised.value.instant == txn.instant
+    with beside.fresh() as table:
+        assert fate(table, txn.instant) == ["begin", "commit"]
