@@ -75,7 +75,7 @@ def test_what_stages_write_lies_in_memory_and_goes_with_them(ends: str) -> None:
         else:
             run.stdin.write("go on\n")
             run.stdin.close()
-        assert run.wait(60) == (0 if ends == "by itself" else 143)
+        assert run.wait(PATIENCE_S) == (0 if ends == "by itself" else 143)
     assert str(folder) == "/nowhere" or folder.parent == Path("/dev/shm")
     assert not folder.exists()
 
@@ -94,5 +94,5 @@ def test_a_signal_in_the_moment_before_the_runner_waits_ends_it() -> None:
 
 def test_a_temporary_folder_that_is_named_is_taken(tmp_path: Path) -> None:
     with at_once("sh -c 'touch $TMPDIR/file'", TMPDIR=str(tmp_path)) as run:
-        assert run.wait(60) == 0
+        assert run.wait(PATIENCE_S) == 0
     assert (tmp_path / "file").exists()

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from lakelatch.testing.contention import PATIENCE_S
+
 ROOT = Path(__file__).parents[1]
 PARTS = {
     "": ROOT / "src/lakelatch",
@@ -200,7 +202,7 @@ def test_the_wheel_alone_makes_a_table_and_commits(built: tuple[Path, Path], tmp
     assert done.stdout.strip() == "[{'id': 'a', 'city': 'Oslo'}]", done.stderr
     assert "lakelatch = lakelatch.cli:main" in entry_points
     helped = subprocess.run(
-        [str(tmp_path / "env/bin/lakelatch"), "--help"], capture_output=True, text=True, timeout=60, check=False
+        [str(tmp_path / "env/bin/lakelatch"), "--help"], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert helped.returncode == 0, helped.stderr
     assert "check" in helped.stdout

@@ -18,7 +18,7 @@ from lakelatch.bench import Progress, read
 from lakelatch.cli.app import app
 from lakelatch.cli.bench.run import interruptible
 from lakelatch.storage import open_store
-from lakelatch.testing.contention import until
+from lakelatch.testing.contention import PATIENCE_S, until
 
 from ..command_line import Runner
 from ..servers import KEY, Bucket, s3s_fs, versitygw
@@ -133,7 +133,7 @@ def test_nothing_is_overwritten(kept):
 
 def test_too_few_file_handles_are_told_before_anything_begins(tmp_path):
     line = f"ulimit -n 64 && exec {sys.executable} -m lakelatch.cli bench appends --writers 200 --out {tmp_path}/out"
-    told = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=100)
+    told = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=PATIENCE_S)
     assert told.returncode == 2
     assert "open files, and 64 are allowed here: ulimit -n" in told.stderr
     assert not (tmp_path / "out").exists()
@@ -254,7 +254,7 @@ def test_an_interrupt_ends_all_processes_and_leaves_a_partial_result(tmp_path, n
     store, out = tmp_path / "store", tmp_path / "out"
     with running(store, out) as (lab, mine):
         lab.send_signal(number)
-        told = lab.communicate(timeout=60)[1]
+        told = lab.communicate(timeout=PATIENCE_S)[1]
     assert lab.returncode == 130
     assert f"what was found so far is in {out}" in told
     assert gone(mine)

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from lakelatch.testing.contention import PATIENCE_S
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "spark"
 # As PySpark's daemon does: anyone who ignores SIGCHLD is told nothing of the time of children that end.
 SCRIPT = """
@@ -41,7 +43,7 @@ print(timed(worker(0.6, 0))[1], timed(worker(0.3, 0.6))[1])
 
 def test_the_time_of_workers_that_end_stays_counted():
     ran = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(BENCHMARKS)], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", SCRIPT, str(BENCHMARKS)], capture_output=True, text=True, check=True, timeout=PATIENCE_S
     )
     idle, busy = map(float, ran.stdout.split())
     assert -0.05 < idle < 0.3  # the 0.6 s of before are neither counted nor taken off

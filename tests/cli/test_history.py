@@ -13,6 +13,7 @@ import pytest
 
 import lakelatch
 from lakelatch.occ.entries.entries import End
+from lakelatch.testing.contention import PATIENCE_S
 
 from .conftest import rows
 
@@ -71,7 +72,7 @@ def test_watch_goes_on_until_interrupted(table):
         found = [json.loads(watcher.stdout.readline()) for _ in range(2)]
         assert [(each["event"], each["instant"]) for each in found] == [("begin", txn.instant), ("commit", txn.instant)]
         watcher.send_signal(signal.SIGINT)
-        assert watcher.wait(30) == 130
+        assert watcher.wait(PATIENCE_S) == 130
         assert watcher.stderr.read() == "interrupted\n"
 
 
@@ -118,7 +119,7 @@ def test_describe_tells_the_buckets(run, tmp_path):
 def test_shells_complete_commands():
     unknown = os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}  # else the shell that runs this counts
     done = subprocess.run(
-        [*LATCH, "--show-completion", "bash"], capture_output=True, text=True, check=True, timeout=60, env=unknown
+        [*LATCH, "--show-completion", "bash"], capture_output=True, text=True, check=True, timeout=PATIENCE_S, env=unknown
     )  # fmt: skip
     assert "complete -o default -F _lakelatch_completion lakelatch" in done.stdout
 

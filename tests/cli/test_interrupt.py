@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from lakelatch.testing.contention import PATIENCE_S
+
 HEAD = """
 import os, signal, sys, threading, time, weakref
 signal.signal(signal.SIGINT, signal.default_int_handler)   # a shell's background job has it ignored
@@ -42,7 +44,9 @@ def test_ctrl_c_arrives(place: str, tmp_path: Path) -> None:
     (tmp_path / "endless.py").write_text("import __main__\n__main__.endless()\n")
     endless = "def endless():\n    ctrl_c()\n    while True:\n        time.sleep(0.01)\n"
     program = f"{HEAD}{endless}sys.path.insert(0, {str(tmp_path)!r})\ntry:\n    {place}{TAIL}"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
 
 
@@ -52,5 +56,7 @@ def test_whoever_ignores_it_goes_on_ignoring_it() -> None:
         "from lakelatch.cli.outcome import arrives; arrives()\n"
         "print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert done.stdout == "True\n", done.stderr

@@ -17,6 +17,7 @@ import lakelatch
 from lakelatch.cli.locks.check import figure, print_verdict
 from lakelatch.locks import open_provider
 from lakelatch.locks.checkup import Finding, Verdict
+from lakelatch.testing.contention import PATIENCE_S
 
 from ..servers.zookeeper_server import zookeeper
 from .conftest import rows
@@ -60,7 +61,7 @@ def test_watch_prints_each_change_until_interrupted(table):
         while lines[-1]["lock"] != "none://":  # the change itself takes the lock for a moment, which may be seen
             lines.append(json.loads(watcher.stdout.readline()))
         watcher.send_signal(signal.SIGINT)
-        assert watcher.wait(30) == 130
+        assert watcher.wait(PATIENCE_S) == 130
 
 
 # --- set ----------------------------------------------------------------------------------------------------------

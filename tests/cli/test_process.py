@@ -19,6 +19,7 @@ import pytest
 import lakelatch
 from lakelatch.cli import reordered
 from lakelatch.occ.entries.entries import Begin, End
+from lakelatch.testing.contention import PATIENCE_S
 
 from ..command_line import commands
 from ..thorough import crossed, some
@@ -30,7 +31,9 @@ FRAMES = set("│─┌┐└┘├┤┬┴┼╭╮╰╯━┃┏┓┗┛")
 
 
 def run(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*LAKELATCH, *arguments], capture_output=True, text=True, timeout=60, check=False, **options)
+    return subprocess.run(
+        [*LAKELATCH, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False, **options
+    )
 
 
 def on_terminal(columns: int, *arguments: str) -> str:
@@ -47,7 +50,7 @@ def on_terminal(columns: int, *arguments: str) -> str:
         while part := os.read(master, 65536):
             parts.append(part)
     os.close(master)
-    assert child.wait(60) == 0
+    assert child.wait(PATIENCE_S) == 0
     return b"".join(parts).decode().replace("\r\n", "\n")
 
 
@@ -96,7 +99,7 @@ def test_in_a_pipe_nothing_is_wrapped_or_coloured(table, command: str):
 
 def test_a_reader_that_leaves_early_is_no_error(table):
     shell = f"{sys.executable} -m lakelatch.cli timeline {table.url} --json | head -n 1"
-    done = subprocess.run(shell, shell=True, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(shell, shell=True, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert (done.stdout, done.stderr) == ("{\n", "")
 
 
@@ -118,7 +121,7 @@ def test_an_interrupt_ends_it_cleanly(table):
         while part := os.read(master, 65536):
             seen += part
     os.close(master)
-    assert child.wait(60) == 130
+    assert child.wait(PATIENCE_S) == 130
     assert b"interrupted" in seen
     assert b"Traceback" not in seen
     assert child.stdout is not None
@@ -156,7 +159,7 @@ def imported(program: str, *arguments: str, **env: str) -> set[str]:
     last = "import atexit, sys; atexit.register(lambda: print('\\n' + ' '.join(sys.modules), file=sys.stderr))\n"
     done = subprocess.run(
         [sys.executable, "-c", last + program, *arguments],
-        capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **env},
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False, env={**os.environ, **env},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return set(done.stderr.splitlines()[-1].split())
@@ -211,7 +214,7 @@ COMMANDS = ["check {}", "check {} --json", "read {} --json", "read {} --format c
 
 def in_shell(command: str, url: str, streams: str) -> subprocess.CompletedProcess[str]:
     line = f"{' '.join(LAKELATCH)} {command.format(url)} {streams}"
-    return subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +258,7 @@ def test_a_pipe_is_followed_until_it_ends_or_ctrl_c_comes(tmp_path):
                 child.stdin.flush()
                 assert json.loads(child.stdout.readline())["bytes"] == bytes_
             child.send_signal(signal.SIGINT)
-            assert child.wait(60) == 130
+            assert child.wait(PATIENCE_S) == 130
         again = subprocess.run(command, input=2 * event + event.rstrip(), capture_output=True, text=True, check=True)
         assert [json.loads(each)["rows"] for each in again.stdout.splitlines()] == [1]
         assert table.read().to_pylist()[0]["n"] == 3
@@ -272,6 +275,6 @@ def test_a_follower_that_nobody_reads_says_nothing_wrong_of_its_input(tmp_path):
             child.stdout.close()
             child.stdin.write('{"id": "a", "n": 1, "at": 1}\n')
             child.stdin.flush()
-            assert child.wait(60) == 141
+            assert child.wait(PATIENCE_S) == 141
             assert "cannot be read" not in child.stderr.read()
         assert table.read().count() == 1

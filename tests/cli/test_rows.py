@@ -21,6 +21,7 @@ import lakelatch
 from lakelatch.occ.entries.entries import Begin, End
 from lakelatch.occ.scan import differences
 from lakelatch.occ.scan.as_dataset import ScanDataset
+from lakelatch.testing.contention import PATIENCE_S
 
 from .test_process import on_terminal
 
@@ -379,7 +380,7 @@ def test_ctrl_c_while_rows_are_written_aborts_the_transaction_and_leaves_no_file
         while set(folder.rglob("*.parquet")) == known:
             assert child.poll() is None, child.communicate()
         child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=PATIENCE_S)
     assert child.returncode == 130, err
     assert "interrupted" in err
     assert json.loads(out)["error"]["type"] == "Interrupted"

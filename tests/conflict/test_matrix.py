@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lakelatch.conflict.operations import COMPLETED, INGESTION, PLANNED, Kind
+from lakelatch.testing.contention import PATIENCE_S
 
 SCRIPT = Path(__file__).parents[2] / "scripts/conflict_matrix.py"
 _spec = importlib.util.spec_from_file_location("conflict_matrix", SCRIPT)
@@ -32,7 +33,7 @@ def test_the_page_holds_what_the_code_says():
 
 
 def test_the_module_prints_it():
-    run = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, check=True, timeout=60)
+    run = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     assert run.stdout == render()
 
 

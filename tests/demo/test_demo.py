@@ -17,6 +17,7 @@ from lakelatch.demo import story, verdict
 from lakelatch.demo.story import Story, Task
 from lakelatch.demo.verdict import replay
 from lakelatch.demo.writer import _marked
+from lakelatch.testing.contention import PATIENCE_S
 
 from ..jvm.readers import ask_jvm, by_hudi_rs, by_us, in_order
 
@@ -148,6 +149,8 @@ def test_the_demonstration_runs_and_its_table_is_the_same_for_every_reader(tmp_p
 )
 def test_options_that_cannot_work_are_refused(options: list[str], reason: str) -> None:
     command = [sys.executable, "-m", "lakelatch.demo.commands", "flights", *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=Path(__file__).parent)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=Path(__file__).parent
+    )
     assert done.returncode == 2
     assert reason in done.stderr

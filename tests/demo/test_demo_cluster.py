@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from lakelatch.testing.contention import PATIENCE_S
+
 from ..servers import TOOLS, require
 from ..servers.spark_cluster import S3A
 
@@ -33,7 +35,12 @@ def test_the_demonstration_runs_on_a_cluster_and_a_driver_and_an_executor_die(tm
 def test_a_program_that_is_missing_is_named(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "lakelatch.demo.commands", "cluster", "--rows", "1000", "--keep", str(tmp_path)]
     done = subprocess.run(
-        command, env=os.environ | {"PATH": str(tmp_path)}, capture_output=True, text=True, timeout=60, check=False
+        command,
+        env=os.environ | {"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert done.returncode == 2
     assert "needs versitygw, an S3 server, which is not on the PATH: `make demo-cluster`" in done.stdout

@@ -22,6 +22,7 @@ import pyarrow as pa
 from hudi import HudiQueryType, HudiReadOptions, HudiTableBuilder
 
 import lakelatch
+from lakelatch.testing.contention import PATIENCE_S
 
 from ..servers import missing
 
@@ -77,7 +78,7 @@ class JvmReader:
         with suppress(BrokenPipeError):
             self._process.stdin.close()
         try:
-            self._process.wait(60)
+            self._process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -11,6 +11,7 @@ from lakelatch.locks import BreakRecord, Holder, Release
 from lakelatch.locks.core.backend import Backend, Contender, Grant, LockRequest
 from lakelatch.locks.core.provider import LeasedLocks
 from lakelatch.locks.lock_url import parse_lock_url
+from lakelatch.testing.contention import PATIENCE_S
 
 
 @dataclass(eq=False)
@@ -27,7 +28,7 @@ class ScriptedGrant(Grant):
 
     def renew(self) -> bool:
         self.renewals += 1
-        self.hangs.wait(60)
+        self.hangs.wait(PATIENCE_S)
         return self.check()
 
     def check(self) -> bool:
@@ -37,7 +38,7 @@ class ScriptedGrant(Grant):
 
     def release(self) -> Release:
         self.releases += 1
-        self.hangs.wait(60)
+        self.hangs.wait(PATIENCE_S)
         if isinstance(self.given_back, Exception):
             raise self.given_back
         return self.given_back

@@ -12,7 +12,7 @@ import pytest
 
 from lakelatch.environment import SYSTEM
 from lakelatch.locks.core import at_exit
-from lakelatch.testing.contention import until
+from lakelatch.testing.contention import PATIENCE_S, until
 
 from .scripted import ScriptedBackend, ScriptedGrant, provider
 
@@ -52,7 +52,7 @@ def test_a_process_that_ends_gives_back_what_it_holds(tmp_path: Path, how: str, 
         assert child.stdout.readline() == b"\n"
         if how not in ("end", "error"):
             child.send_signal(signal.SIGKILL if how == "killed" else signal.SIGTERM)
-        assert child.wait(60) == code
+        assert child.wait(PATIENCE_S) == code
     assert bool(list(tmp_path.rglob("*.released"))) is given_back
 
 
@@ -65,7 +65,7 @@ def test_a_server_that_hangs_holds_up_the_end_for_a_moment_only() -> None:
     ]
     ended = threading.Thread(target=at_exit.give_back, args=(0.2,))
     ended.start()
-    ended.join(60)
+    ended.join(PATIENCE_S)
     assert not ended.is_alive()
     until(lambda: (hangs.releases, quick.releases) == (1, 1), "one keeps the other from being given back")
     until(lambda: held[1].lost == "released", "it is not given back")

@@ -421,12 +421,12 @@ def test_processes_are_served_in_the_order_they_came(local: Dynamo, key: str) ->
             thread.start()
             until(lambda i=i: queue_length() == i + 1)
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_S)
     assert order == [0, 1, 2, 3]
 
 
 def until(true: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + PATIENCE_S
     while not true():
         assert time.monotonic() < give_up
         time.sleep(0.01)  # nothing tells us of the server's state
@@ -719,7 +719,7 @@ def test_eight_at_once_make_a_missing_table(emulator: str, request: pytest.Fixtu
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(90)
+        thread.join(PATIENCE_S)
     assert errors == []
 
 

@@ -15,6 +15,7 @@ import pytest
 from lakelatch.environment import SYSTEM
 from lakelatch.errors import ConfigError
 from lakelatch.locks.file.filesystem_check import check_link, check_mount
+from lakelatch.testing.contention import PATIENCE_S
 
 _NFS = "rw,vers=4.2,rsize=1048576,wsize=1048576,hard,proto=tcp,timeo=600,retrans=2,sec=sys,local_lock=none"
 _LOCAL = "28 1 254:0 / / rw,relatime - ext4 /dev/vda rw"
@@ -102,7 +103,7 @@ def test_an_overlay_as_containers_have_it_is_taken(tmp_path: Path) -> None:
     if not sys.platform.startswith("linux") or shutil.which("unshare") is None or os.geteuid() != 0:
         pytest.skip("only root can mount an overlay, in a mount namespace of its own")
     command = ["unshare", "-m", sys.executable, "-c", _IN_A_MOUNT, str(tmp_path)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     if ran.returncode == 77 or "unshare failed" in ran.stderr:
         pytest.skip("this container may not mount")
     assert ran.returncode == 0, ran.stderr

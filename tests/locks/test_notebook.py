@@ -13,13 +13,14 @@ from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import KernelManager
 
 from lakelatch.locks import Holder, LockProvider, open_provider
+from lakelatch.testing.contention import PATIENCE_S
 
 from ..servers.redis_server import redis_server, until
 
 pytestmark = [pytest.mark.server, pytest.mark.process]
 
 KEY = "flights"
-ANSWER_S = 60
+ANSWER_S = PATIENCE_S
 
 
 class Notebook:
@@ -69,7 +70,7 @@ def notebook(tmp_path: Path) -> Iterator[Notebook]:
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
     with redis_server(tmp_path) as server:
-        yield f"{server.url}?lease=2s"
+        yield f"{server.url}?lease=12s"
 
 
 def holder(locks: LockProvider) -> Holder:

@@ -24,7 +24,7 @@ from lakelatch.locks.redis import backend as redis_locks
 from lakelatch.locks.redis import client as redis_client
 from lakelatch.locks.redis import scripts
 from lakelatch.testing import LockProviderContract
-from lakelatch.testing.contention import threads_of
+from lakelatch.testing.contention import PATIENCE_S, threads_of
 
 from ..servers import Wire
 from ..servers.policies import policy
@@ -158,7 +158,7 @@ def test_a_lease_that_was_handed_over_runs_from_before_it_was(
     until(lambda: locks.inspect(key).queue, "it stands in the line")
     asked_before = time.monotonic()
     lease.release()
-    thread.join(60)
+    thread.join(PATIENCE_S)
     assert taken[0].deadline < asked_before + 30
     taken[0].release()
 
@@ -204,7 +204,7 @@ def test_a_dead_waiter_blocks_nobody(locks: LockProvider, rival: LockProvider, u
         dead.kill()
         dead.wait()
         lease.release()  # goes to the dead one, for an hour
-        thread.join(60)
+        thread.join(PATIENCE_S)
         assert taken == [lease.token + 2]
 
 
@@ -279,7 +279,7 @@ def test_a_hand_over_whose_news_was_lost_is_found_again(
     until(lambda: len(locks.inspect(key).queue) == 1, "it stands in the line")
     wire.lose_next_reply()  # that of BLPOP, or of the next look
     lease.release()
-    thread.join(60)
+    thread.join(PATIENCE_S)
     assert taken[0].token == lease.token + 1
     taken[0].ensure_held(fresh=True)
     taken[0].release()
@@ -322,7 +322,7 @@ def test_a_waiter_outlives_a_restart(tmp_path: Path, key: str) -> None:
         server.start()
         lease.ensure_held(fresh=True)
         assert lease.release() is Release.RELEASED
-        thread.join(60)
+        thread.join(PATIENCE_S)
         assert taken[0].token == lease.token + 1
         assert taken[0].release() is Release.RELEASED
 

@@ -16,6 +16,7 @@ from lakelatch.errors import ConflictError, LockUnavailableError
 from lakelatch.locks import Lease, open_provider
 from lakelatch.occ.table.table import Table
 from lakelatch.storage.local.store import LocalStore
+from lakelatch.testing.contention import PATIENCE_S
 from lakelatch.testing.faults import Call, FaultStore, Pause
 
 from ..occ.world import BEGUN, add, check_sound, content, make, writes
@@ -183,7 +184,7 @@ def test_wait_replicas_refuses_a_grant_that_has_not_spread(tmp_path: Path) -> No
             until(lambda: master.client.llen("lakelatch:{k}:queue"), "it stands in the line")
             link.cut()
             lease.release()
-            thread.join(60)
+            thread.join(PATIENCE_S)
             assert isinstance(taken[0], LockUnavailableError)
             assert "reached 0 of the 1 replicas" in str(taken[0])
             with pytest.raises(LockUnavailableError, match="wait_replicas"):
@@ -224,7 +225,7 @@ def test_a_cluster_spreads_locks_and_keeps_each_together(nodes: list[RedisServer
         for lease in leases:
             lease.release()
         for thread in threads:
-            thread.join(60)
+            thread.join(PATIENCE_S)
         assert [each.value for each in taken] == ["released"] * 30
         assert [record.who for record in locks.breaks("key 0")] == ["me"]
 

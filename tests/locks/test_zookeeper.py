@@ -41,7 +41,7 @@ def end_session(node: Node, locks: LockProvider) -> None:
     """Have the server end the session of ``locks``, as it does after a session time-out."""
     client = locks._backend._session().open()  # type: ignore[attr-defined]
     thief = KazooClient(f"127.0.0.1:{node.port}", client_id=(client._session_id, client._session_passwd))
-    thief.start(timeout=60)
+    thief.start(timeout=PATIENCE_S)
     thief.stop()  # for everybody who has it
     thief.close()
 
@@ -109,7 +109,7 @@ class TestZooKeeperLocks(StoppedServer, LockProviderContract):
 def admin(node: Node) -> Iterator[KazooClient]:
     """Somebody who looks at the server without us."""
     client = KazooClient(f"127.0.0.1:{node.port}")
-    client.start(timeout=60)
+    client.start(timeout=PATIENCE_S)
     yield client
     client.stop()
     client.close()

@@ -106,7 +106,7 @@ class Forge:
     ) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()  # it kills the children that are left, and ends
-        self._process.wait(30)
+        self._process.wait(120)
         assert self._process.stdout is not None
         self._process.stdout.close()
 

@@ -187,22 +187,23 @@ def begin_and_wait(folder: str, ready: str, go: str) -> str:
         with table.transaction() as txn:
             add(txn, "a")
             Path(ready).touch()
-            until(Path(go).exists, what="the word to go on", within_s=60)
+            until(Path(go).exists, what="the word to go on")
         assert txn.result is not None
         return txn.result.instant
 
 
-def count(folder: str, go: str, times: int) -> int:
-    """Adds one to a row, again and again; returns how many attempts it took."""
+def count(folder: str, go: str, times: int, stop: str = "") -> tuple[int, int]:
+    """Adds one to a row so often, and on until ``stop`` is there; returns how often, and how many attempts it took."""
     until(Path(go).exists, what="the start")
-    attempts = 0
+    done = attempts = 0
     with lakelatch.open(folder) as table:
-        for _ in range(times):
+        while done < times or (stop and not Path(stop).exists()):
             attempts += table.run(lambda txn: add(txn, "a"), attempts=100).attempts
-    return attempts
+            done += 1
+    return done, attempts
 
 
-def count_watched(folder: str, go: str, times: int, inside: str) -> int:
+def count_watched(folder: str, go: str, times: int, inside: str, stop: str) -> tuple[int, int]:
     """The same; anyone who may append its commit creates a file, and removes it before it gives the lock back."""
     landing: list[bool] = []
     token_at, release = TableLease.token_at, TableLease.release
@@ -221,7 +222,7 @@ def count_watched(folder: str, go: str, times: int, inside: str) -> int:
         return release(lease)
 
     TableLease.token_at, TableLease.release = enter, leave  # type: ignore[method-assign]
-    return count(folder, go, times)
+    return count(folder, go, times, stop)
 
 
 def change_lock(folder: str, url: str, number: int | None = None, after: bool = False) -> list[list[Any]]:

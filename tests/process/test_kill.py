@@ -24,8 +24,16 @@ SAMPLE = 8  # every eighth table is read by another implementation as well
 
 
 def moments(forge: Forge, job: str, folder: Path, **arguments: str) -> Iterator[tuple[int, bool]]:
-    """Before every call, and after every write: nothing else can make a difference."""
-    for number, _op, _path, writes in forge.start(job, folder=folder, **arguments).result():
+    """Before every call, and after every write: nothing else can make a difference.
+
+    Who stands still for a second looks at the timeline once more, and one that is to be killed there may not: the shorter
+    of two runs counts.
+    """
+    again = folder.with_name(f"{folder.name} again")
+    if folder.exists():
+        shutil.copytree(folder, again)
+    runs = [forge.start(job, folder=each, **arguments).result() for each in (folder, again)]
+    for number, _op, _path, writes in min(runs, key=len):
         yield number, False
         if writes:
             yield number, True

@@ -47,7 +47,7 @@ def test_a_counter_of_eight_processes_loses_nothing(forge, folder):
     make(table_folder)
     children = [forge.start("count", folder=table_folder, go=go, times=10) for _ in range(8)]
     go.touch()
-    attempts = sum(child.result() for child in children)
+    attempts = sum(child.result()[1] for child in children)
     print(f"{attempts} attempts for 80 increments")
     with lakelatch.open(str(table_folder)) as table:
         assert content(table) == BEGUN | {"a0": 80, "a1": 80}

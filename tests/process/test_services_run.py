@@ -78,7 +78,7 @@ def command(folder: Path) -> list[str]:
         "--every-s",
         "0.05",
     ]
-    return [*words, "--json", "--lock", f"file://{folder}/locks?lease=2s", "--retain-commits", "1"]
+    return [*words, "--json", "--lock", f"file://{folder}/locks?lease=6s", "--retain-commits", "1"]
 
 
 def started(stack: ExitStack, folder: Path) -> Candidate:
@@ -104,7 +104,7 @@ def table(tmp_path: Path) -> Iterator[lakelatch.Table]:
 
 @pytest.fixture
 def scene(table: lakelatch.Table, tmp_path: Path, stack: ExitStack) -> Scene:
-    locks = stack.enter_context(open_provider(f"file://{tmp_path}/locks?lease=2s"))
+    locks = stack.enter_context(open_provider(f"file://{tmp_path}/locks?lease=6s"))
     return Scene(table, locks, (started(stack, tmp_path), started(stack, tmp_path)))
 
 

@@ -18,6 +18,7 @@ from lakelatch.occ.coordination.connections import Connections
 from lakelatch.occ.landing.coordinator import Coordinator
 from lakelatch.occ.liveness import ticket
 from lakelatch.server import Limits
+from lakelatch.testing.contention import PATIENCE_S
 
 from .conftest import TOKEN, Client, rows, serving
 
@@ -153,7 +154,7 @@ def answering(body: bytes | None) -> Iterator[str]:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         over.set()
         listening.shutdown(socket.SHUT_RDWR)
-    thread.join(60)
+    thread.join(PATIENCE_S)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from lakelatch.hudi.timeline import from_epoch_ms
 from lakelatch.server import Limits, Watched
 from lakelatch.server.ledger import Span
 from lakelatch.server.page import page as the_page
+from lakelatch.testing.contention import PATIENCE_S
 
 from ..servers.chromium import chromium
 from .conftest import TOKEN, lose, rows, serving
@@ -62,7 +63,7 @@ def url(table: lakelatch.Table) -> Iterator[str]:
 
 def comes_true(page: Any, expression: str) -> None:
     """Waits for it; playwright's own waiting would evaluate text in the page, which its policy forbids."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + PATIENCE_S
     while not page.evaluate(expression):
         assert time.monotonic() < until, expression
         page.wait_for_timeout(50)

@@ -20,6 +20,7 @@ import pytest
 
 import lakelatch
 from lakelatch.server import Access, Address, Application, Limits, Server, Watched
+from lakelatch.testing.contention import PATIENCE_S
 
 from .conftest import TOKEN, Answer, Client, rows, serving
 
@@ -159,7 +160,7 @@ def test_only_get_is_answered(ask: Client):
 
 
 def test_a_body_of_100_mb_is_refused_before_it_is_sent(ask: Client):
-    with socket.create_connection((ask.host, ask.port), timeout=60) as client:
+    with socket.create_connection((ask.host, ask.port), timeout=PATIENCE_S) as client:
         head = f"POST {AT} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 104857600\r\n\r\n"
         client.sendall(head.encode())
         assert b" 413 " in client.recv(100)
@@ -168,7 +169,7 @@ def test_a_body_of_100_mb_is_refused_before_it_is_sent(ask: Client):
 
 
 def test_a_body_without_end_is_not_read(ask: Client):
-    with socket.create_connection((ask.host, ask.port), timeout=60) as client:
+    with socket.create_connection((ask.host, ask.port), timeout=PATIENCE_S) as client:
         head = f"POST {AT} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nTransfer-Encoding: chunked\r\n\r\n"
         client.sendall(head.encode())
         assert b" 405 " in client.recv(100)
@@ -179,7 +180,7 @@ def test_a_client_that_drips_its_request_is_dropped(table: lakelatch.Table, serv
     server = serve({"flights": table.url}, limits=Limits(headers_s=1.0))
     host, port = Client(server.url).host, Client(server.url).port
     began = time.monotonic()
-    with socket.create_connection((host, port), timeout=60) as client:
+    with socket.create_connection((host, port), timeout=PATIENCE_S) as client:
         client.sendall(b"GET /healthz HTTP/1.1\r\n")
         client.settimeout(0.2)
         while time.monotonic() - began < 60:
@@ -198,7 +199,7 @@ def test_a_client_that_drips_its_request_is_dropped(table: lakelatch.Table, serv
 def test_a_client_that_says_nothing_is_dropped(table: lakelatch.Table, serve):
     server = serve({"flights": table.url}, limits=Limits(headers_s=1.0))
     ask = Client(server.url)
-    with socket.create_connection((ask.host, ask.port), timeout=60) as client:
+    with socket.create_connection((ask.host, ask.port), timeout=PATIENCE_S) as client:
         assert gone(client)
 
 
@@ -207,7 +208,7 @@ def test_a_client_that_reads_no_answer_is_dropped_and_others_are_served(table: l
     ask = Client(server.url)
     request = f"GET / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
     with socket.create_connection((ask.host, ask.port), timeout=0.2) as client:
-        until = time.monotonic() + 20
+        until = time.monotonic() + PATIENCE_S
         while time.monotonic() < until:
             try:
                 client.sendall(request * 100)
@@ -220,7 +221,7 @@ def test_a_client_that_reads_no_answer_is_dropped_and_others_are_served(table: l
 
 def sent(ask: Client, *pieces: bytes) -> Answer:
     """What comes back for these bytes, the connection then being closed by the server."""
-    with socket.create_connection((ask.host, ask.port), timeout=60) as client:
+    with socket.create_connection((ask.host, ask.port), timeout=PATIENCE_S) as client:
         for each in pieces:
             client.sendall(each)
         found = HTTPResponse(client)
@@ -269,10 +270,10 @@ def test_a_client_that_leaves_is_no_fault(
 
     monkeypatch.setattr(Application, "_body", waits)
     head = f"POST {AT}/markers/20260101000000000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
-    with socket.create_connection((ask.host, ask.port), timeout=60) as client:
+    with socket.create_connection((ask.host, ask.port), timeout=PATIENCE_S) as client:
         client.sendall(f"{head}Content-Length: 100\r\n\r\nhalf".encode())
-        assert begun.wait(60)
-    assert ended.wait(60)
+        assert begun.wait(PATIENCE_S)
+    assert ended.wait(PATIENCE_S)
     assert ask("/healthz").status == 200
     assert not caplog.records
 
@@ -308,7 +309,7 @@ def test_one_connection_too_many_is_told_so_in_json(table: lakelatch.Table, serv
     ask = Client(serve({"flights": table.url}, limits=Limits(connections=2)).url)
     with ExitStack() as stack:
         for _ in range(2):
-            connection = stack.enter_context(closing(HTTPConnection(ask.host, ask.port, timeout=60)))
+            connection = stack.enter_context(closing(HTTPConnection(ask.host, ask.port, timeout=PATIENCE_S)))
             connection.request("GET", "/healthz")
             assert connection.getresponse().read()
         refused = ask("/api/v1/tables")
@@ -326,7 +327,7 @@ def test_servers_on_free_ports_have_cookies_of_their_own(table: lakelatch.Table,
 def test_clients_that_vanish_in_the_middle_leave_nothing_behind(table: lakelatch.Table, ask: Client):
     for path in (f"{AT}/events", f"{AT}/lanes", "/metrics"):
         for _ in range(5):
-            client = socket.create_connection((ask.host, ask.port), timeout=60)
+            client = socket.create_connection((ask.host, ask.port), timeout=PATIENCE_S)
             client.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
             client.close()
@@ -337,7 +338,7 @@ def test_too_many_live_views_are_refused_and_places_come_free(table: lakelatch.T
     ask = Client(serve({"flights": table.url}, limits=Limits(streams=2)).url)
     streams = []
     for _ in range(2):
-        connection = HTTPConnection(ask.host, ask.port, timeout=60)
+        connection = HTTPConnection(ask.host, ask.port, timeout=PATIENCE_S)
         connection.request("GET", f"{AT}/events", headers=ask.headers)
         streams.append((connection, connection.getresponse()))
         streams[-1][1].readline()
@@ -346,9 +347,9 @@ def test_too_many_live_views_are_refused_and_places_come_free(table: lakelatch.T
     for connection, stream in streams:
         stream.close()
         connection.close()
-    until = time.monotonic() + 20
+    until = time.monotonic() + PATIENCE_S
     while True:
-        connection = HTTPConnection(ask.host, ask.port, timeout=60)
+        connection = HTTPConnection(ask.host, ask.port, timeout=PATIENCE_S)
         connection.request("GET", f"{AT}/events", headers=ask.headers)
         status = connection.getresponse().status
         connection.close()
@@ -361,7 +362,7 @@ def test_a_store_that_hangs_costs_a_bounded_number_of_threads_and_a_sentence(tab
     awake = threading.Event()
     watched = Watched("flights", table)
     watched.look()
-    watched.why = lambda _instant: awake.wait(60)  # type: ignore[method-assign]
+    watched.why = lambda _instant: awake.wait(PATIENCE_S)  # type: ignore[method-assign]
     limits = Limits(calls=2, answer_s=0.2, requests_s=1000)
     try:
         with serving({}, limits=limits, watched={"flights": watched}) as server:
@@ -371,7 +372,7 @@ def test_a_store_that_hangs_costs_a_bounded_number_of_threads_and_a_sentence(tab
             assert "ask again" in answers[0].error
             assert ask("/healthz").status == 200
             awake.set()
-            until = time.monotonic() + 20
+            until = time.monotonic() + PATIENCE_S
             while ask(f"{AT}/lock").status != 200:
                 assert time.monotonic() < until
     finally:
@@ -394,7 +395,7 @@ def test_requests_beyond_the_rate_wait(table: lakelatch.Table, serve):
 def test_a_server_that_stops_ends_its_live_views_and_answers_what_was_asked(table: lakelatch.Table):
     with serving({"flights": table.url}) as server:
         ask = Client(server.url)
-        connection = HTTPConnection(ask.host, ask.port, timeout=60)
+        connection = HTTPConnection(ask.host, ask.port, timeout=PATIENCE_S)
         connection.request("GET", f"{AT}/events", headers=ask.headers)
         stream = connection.getresponse()
         stream.readline()
@@ -462,7 +463,7 @@ def test_it_speaks_tls(table: lakelatch.Table, tmp_path: Path):
         assert url.startswith("https://127.0.0.1:")
         trusted = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
         port = int(url.rpartition(":")[2])
-        plain = socket.create_connection(("127.0.0.1", port), timeout=60)
+        plain = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
         with trusted.wrap_socket(plain, server_hostname="localhost") as client:
             head = f"GET /api/v1/tables HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
             client.sendall(head.encode())
@@ -487,7 +488,7 @@ class program:  # noqa: N801 - used as a function
     def __exit__(self, *_: object) -> None:
         self.process.terminate()
         self.rest = self.process.stdout.read()
-        self.process.wait(60)
+        self.process.wait(PATIENCE_S)
         self.process.stdout.close()
 
 
@@ -511,5 +512,5 @@ def test_without_a_file_a_token_is_made_and_printed_once(table: lakelatch.Table)
         assert Client(url, {"Authorization": f"Bearer {token}"})("/api/v1/tables/mine").status == 200
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(PATIENCE_S)
         process.stdout.close()

@@ -24,6 +24,7 @@ from lakelatch.occ.liveness import MarkerClient, MarkerServer, delete_announced,
 from lakelatch.occ.liveness.markers import MARKERS, Marker, announce_all, left_by, list_markers, stands
 from lakelatch.occ.table import Table
 from lakelatch.server import Embedded, Limits, MarkerBook, Watched
+from lakelatch.testing.contention import PATIENCE_S
 from lakelatch.testing.faults import FaultStore, LoseReply, On, Pause, Refuse
 
 from .conftest import TOKEN, Client, rows, serving
@@ -445,7 +446,7 @@ def test_an_instant_that_is_no_open_transaction_gets_no_folder(table: lakelatch.
 
 
 def test_a_body_that_never_ends_is_cut_off(table: lakelatch.Table, ask: Client):
-    connection = HTTPConnection(ask.host, ask.port, timeout=60)
+    connection = HTTPConnection(ask.host, ask.port, timeout=PATIENCE_S)
     with table.transaction() as txn:
         connection.putrequest("POST", f"/api/v1/tables/flights/markers/{txn.instant}")
         connection.putheader("Authorization", f"Bearer {TOKEN}")

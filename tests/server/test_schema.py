@@ -12,6 +12,7 @@ from hypothesis.errors import Unsatisfiable
 
 import lakelatch
 from lakelatch.server import Limits
+from lakelatch.testing.contention import PATIENCE_S
 
 from .conftest import TOKEN, Client, lose, rows, serving
 
@@ -44,7 +45,7 @@ def test_no_request_gets_more_or_less_than_the_description_says(url: str, mode: 
         @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), database=None)
         @given(case=made)
         def ask(case):
-            answer = case.call(base_url=url, headers=HEADERS, timeout=60)
+            answer = case.call(base_url=url, headers=HEADERS, timeout=PATIENCE_S)
             assert answer.status_code < 500, answer.text
             assert answer.headers["x-content-type-options"] == ["nosniff"]
             # Two parameters, right in themselves, may not fit each other, or name nothing: that is refused as well.

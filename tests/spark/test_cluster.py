@@ -22,6 +22,7 @@ import pytest
 import lakelatch
 from lakelatch.cli.worker_zip import FOLDER
 from lakelatch.demo.cluster import Cluster, until
+from lakelatch.testing.contention import PATIENCE_S
 
 from ..jvm.readers import by_hudi_rs
 from ..servers import BUCKET, KEY, Bucket, missing, versitygw
@@ -274,7 +275,7 @@ def test_what_goes_wrong_while_a_job_writes_is_told_in_a_sentence_and_leaves_not
         told = job.line()
         assert told.startswith("clock+insert StorageError "), told
         assert "the clock of" in told  # a HEAD is refused without a reason, all else with RequestTimeTooSkewed
-        assert job.job.wait(60) == 0
+        assert job.job.wait(PATIENCE_S) == 0
         with lakelatch.open(place["url"], storage=place["storage"]) as table:
             table.rollback_failed_writes(wait=True)  # of the time when there was no bucket
         stage.judge(place, steps[:1])
@@ -293,7 +294,7 @@ def test_each_row_is_there_once_whatever_dies_and_whatever_runs_twice(stage: Sta
     with job.during("waiting+insert"):
         stage.cluster.workers[1].kill()
     assert job.line() == f"waiting+insert {ROWS}", stage.log(place)
-    assert job.job.wait(60) == 0
+    assert job.job.wait(PATIENCE_S) == 0
     stage.judge(place, steps)
     # What stays: event logs, and the logs and work folders of workers and executors. The package itself was unpacked there.
     written = [*stage.flag("events").rglob("*"), *stage.folder.glob("worker*/**/*")]

@@ -293,7 +293,7 @@ class PublishInATask:
 
 
 def _wait_to_be_cancelled() -> None:
-    time.sleep(60)
+    time.sleep(2 * PATIENCE_S)
 
 
 _wait_to_be_cancelled.__module__ = "__main__"
@@ -306,7 +306,7 @@ def test_a_job_that_cannot_land_is_cancelled_while_its_tasks_write(make: Callabl
         early_conflict_detection="direct",
         bucket_count=2,
         heartbeat_interval_s=0.2,
-        heartbeat_timeout_s=60,
+        heartbeat_timeout_s=600,
     )
     plain.insert(numbers(spark, 20, 0))
     before, root = data_files(plain), Path(plain.table.store.inner.root)
@@ -329,11 +329,9 @@ def test_a_job_that_cannot_land_is_cancelled_while_its_tasks_write(make: Callabl
             wait.wait(0.05)
         assert older.instant not in str(own)
         older.upsert(pa.table({"id": ["k0"], "city": ["sf"], "n": [7]}))
-        stood = time.monotonic()
-        writer.join(50)
-        took = time.monotonic() - stood
+        writer.join(PATIENCE_S)
+        assert not writer.is_alive(), "it waits for the older one's heartbeat to stop"
         assert [(e.winner, e.early, len(e.overlap)) for e in errors] == [(older.instant, True, 1)]
-        assert took < 40, "it has waited for the older one's heartbeat to stop"
         older.commit()
     assert len(data_files(plain)) == len(before) + 1
     plain.table.rollback_failed_writes()

@@ -16,6 +16,7 @@ import pytest
 from lakelatch.errors import ConfigError, InputError, StorageError
 from lakelatch.storage import Outcome, open_store
 from lakelatch.storage.cloud.requests import Failure, Relay, Verdict, next_step
+from lakelatch.testing.contention import PATIENCE_S
 
 from ..servers import Wire, free_port
 
@@ -104,7 +105,7 @@ def answering(status: int, code: str = "", *, silent: bool = False):
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             seen.append(self.command)
             if silent:
-                over.wait(60)
+                over.wait(PATIENCE_S)
                 return
             body = f"<Error><Code>{code}</Code></Error>".encode()
             self.send_response(status)

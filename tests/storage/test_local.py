@@ -11,6 +11,7 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -23,6 +24,7 @@ from lakelatch.storage.local import store as local
 from lakelatch.storage.local import turn
 from lakelatch.storage.local.files import TEMP_PREFIX
 from lakelatch.storage.local.store import LocalStore
+from lakelatch.testing.contention import PATIENCE_S
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
@@ -213,19 +215,21 @@ def test_who_wants_a_name_that_is_being_flushed_waits_for_it_and_flushes_nothing
     def slow(fd):
         flushes.act = os.fsync
         waits.set()
-        assert go.wait(30)
+        assert go.wait(PATIENCE_S)
         os.fsync(fd)
 
     def pause(seconds):
         pauses.append(seconds)
         go.set()  # the second is waiting; so the first goes on
-        writer.join(30)
+        writer.join(PATIENCE_S)
 
     flushes.act = slow
-    monkeypatch.setattr(turn.time, "sleep", pause)
+    monkeypatch.setattr(
+        turn, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=pause)
+    )  # it has 20 ms, however busy we are
     writer = threading.Thread(target=LocalStore(store.root, flush=flushes).put_if_absent, args=("log/1", b"first"))
     writer.start()
-    assert waits.wait(30)
+    assert waits.wait(PATIENCE_S)
     flushed.clear()
     assert store.put_if_absent("log/1", b"second", durable=durable).outcome is Outcome.LOST
     assert len(pauses) == 1
@@ -237,7 +241,7 @@ def test_a_writer_that_was_suspended_in_its_turn_holds_up_nobody_for_long(store,
     for name in ("log/0", ".hoodie/.lakelatch/x"):
         store.put_if_absent(name, b"x")
     clock = iter(range(10))
-    monkeypatch.setattr(turn.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(turn, "time", SimpleNamespace(monotonic=lambda: next(clock), sleep=time.sleep))
     with turn.turn(f"{store.root}/{local._TURNS}", "log/1"):
         assert store.put_if_absent("log/1", b"y").done
         assert store.delete("log/1") is Outcome.DONE
@@ -249,7 +253,9 @@ def test_nobody_waits_for_a_turn_where_a_sandbox_forbids_locks(store, monkeypatc
 
     store.put_if_absent(".hoodie/.lakelatch/x", b"x")
     monkeypatch.setattr(turn, "byte_lock", forbidden)
-    monkeypatch.setattr(turn.time, "sleep", lambda _: pytest.fail("it waits"))
+    monkeypatch.setattr(
+        turn, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: pytest.fail("it waits"))
+    )
     assert store.put_if_absent("log/1", b"y").done
 
 

@@ -21,6 +21,7 @@ from lakelatch.occ.landing import coordinator as leading
 from lakelatch.occ.log.commit_log import KnownEntries
 from lakelatch.occ.log.epochs import LOG
 from lakelatch.occ.table.table import Table
+from lakelatch.testing.contention import PATIENCE_S
 from lakelatch.testing.faults import On, Pause, Refuse
 
 from ...servers import versitygw
@@ -102,15 +103,15 @@ def test_commits_that_wait_land_by_one_entry_and_so_do_begins(world, many, monke
         txns = [table.transaction("insert") for table in many]
         for each in txns:
             insert(each, "a", each.session.writer)
-            assert joined.acquire(timeout=60)
+            assert joined.acquire(timeout=PATIENCE_S)
         lease = holder.session.lease("busy")
         threads = [threading.Thread(target=each.commit) for each in txns]
         for thread in threads:
             thread.start()
-            assert joined.acquire(timeout=60)
+            assert joined.acquire(timeout=PATIENCE_S)
         lease.release()
         for thread in threads:
-            thread.join(60)
+            thread.join(PATIENCE_S)
     groups = [each for each in log_of(world) if isinstance(each, GroupCommit)]
     assert sorted(len(each.members) for each in groups) in ([4], [5], [2, 3], [3, 2])
     assert sum(1 for each in log_of(world) if isinstance(each, Commit | GroupCommit)) <= 4, "and not one entry for each"

@@ -9,6 +9,7 @@ import pytest
 import lakelatch
 from lakelatch.hudi.timeline import Snapshot
 from lakelatch.hudi.timeline.snapshot import _LISTED_ALONE
+from lakelatch.testing.contention import PATIENCE_S
 
 from ..aged import SMALL
 from ..world import BEGUN, Writer, content, insert, overwrite, rows
@@ -134,7 +135,7 @@ def test_nobody_waits_for_a_listing_who_derives_the_next_snapshot():
         def slices_of(self, _partition):
             other = threading.Thread(target=lambda: derived.append(snapshot.after_all([])), daemon=True)
             other.start()
-            other.join(30)
+            other.join(PATIENCE_S)
             return {}
 
         def all_slices(self):

@@ -22,6 +22,7 @@ from lakelatch.occ.log.state import LogState
 from lakelatch.occ.session.table_lock import TableLease, settled
 from lakelatch.occ.table.table import Table
 from lakelatch.occ.transaction.transaction import Transaction
+from lakelatch.testing.contention import PATIENCE_S
 from lakelatch.testing.faults import Call, On, Pause
 
 from ...locks.strangers import installed
@@ -396,7 +397,7 @@ def test_a_writer_that_cannot_open_the_new_lock_is_told_which_it_is(folder: Path
     with lakelatch.open(str(table)) as mine:
         slots = mine.session.log.next_slot
         mine.set_lock(f"rebuilt://{folder}/strange")  # a scheme that only this process knows
-        told = child.communicate("go\n", timeout=60)[0]
+        told = child.communicate("go\n", timeout=PATIENCE_S)[0]
         assert told.startswith(
             f"ConfigError The lock of file://{table} was changed to rebuilt://{folder}/strange (it was "
         )

@@ -16,6 +16,7 @@ import lakelatch
 from lakelatch.errors import StorageError
 from lakelatch.occ.table.table import Table
 from lakelatch.storage.local.store import LocalStore
+from lakelatch.testing.contention import PATIENCE_S
 from lakelatch.testing.faults import FaultStore, On, Refuse
 
 from ..world import content
@@ -51,7 +52,7 @@ class Meeting(FaultStore):
     @contextmanager
     def open(self, path: str, *, size: int | None = None) -> Iterator[IO[bytes]]:
         if not self.met:
-            self._all.wait(timeout=20)
+            self._all.wait(timeout=PATIENCE_S)
             self.met = True
         with super().open(path, size=size) as stream:
             yield stream

@@ -13,6 +13,7 @@ import pytest
 import lakelatch
 from lakelatch.errors import InputError
 from lakelatch.occ.staging.worker_pool import WorkerPool
+from lakelatch.testing.contention import PATIENCE_S
 
 ROWS = 40_000
 
@@ -42,7 +43,7 @@ def test_the_rows_are_the_same_however_many_threads_work(tmp_path: Path, buckets
 
 
 def test_file_groups_are_worked_on_at_the_same_time() -> None:
-    meet = threading.Barrier(2, timeout=30)  # which nobody passes alone
+    meet = threading.Barrier(2, timeout=PATIENCE_S)  # which nobody passes alone
 
     def meeting() -> None:
         meet.wait()

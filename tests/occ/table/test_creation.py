@@ -17,6 +17,7 @@ from lakelatch.occ.check.check import check
 from lakelatch.occ.log.epochs import epochs
 from lakelatch.storage import PROBES
 from lakelatch.storage.local.store import LocalStore
+from lakelatch.testing.contention import PATIENCE_S
 from lakelatch.testing.faults import At, FaultStore, From, Late, LoseReply, Pause, Refuse
 
 from ...thorough import some
@@ -155,12 +156,12 @@ def test_two_creators_in_any_order(site, calls, other, exist_ok):
         reached, go_on = threading.Event(), threading.Event()
 
         def run_b(url=url, second=second, errors=errors, reached=reached, go_on=go_on) -> None:
-            stop = Pause(At(second), call=lambda: (reached.set(), go_on.wait(60)))
+            stop = Pause(At(second), call=lambda: (reached.set(), go_on.wait(PATIENCE_S)))
             errors["B"] = ended(lambda: site.make(url, stop, exist_ok=exist_ok, **theirs))
             reached.set()
 
         b = threading.Thread(target=run_b)
-        begin_b = Pause(At(first), call=lambda b=b, reached=reached: (b.start(), reached.wait(60)))
+        begin_b = Pause(At(first), call=lambda b=b, reached=reached: (b.start(), reached.wait(PATIENCE_S)))
         errors["A"] = ended(lambda url=url, p=begin_b: site.make(url, p, exist_ok=exist_ok, **WANTED))
         go_on.set()
         b.join()

@@ -19,6 +19,7 @@ from lakelatch.occ.liveness.markers import MARKERS
 from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.occ.writing import row_writes
 from lakelatch.testing import FakeEnvironment
+from lakelatch.testing.contention import PATIENCE_S
 from lakelatch.testing.faults import On, Refuse
 
 from ..services.test_services import SMALL
@@ -467,7 +468,7 @@ def test_several_that_wait_for_the_same_go_one_after_another(folder):
         for each in threads:
             each.start()
         for _ in threads:
-            assert told.acquire(timeout=60)
+            assert told.acquire(timeout=PATIENCE_S)
         first.commit()
         for each in threads:
             each.join(timeout=120)
