@@ -2,9 +2,9 @@
 
 For `lakelatch locks check URL`. It is the short form of the conformance suite in `lakelatch.testing`: real time, real
 processes, half a minute at most where the server is near. A promise is kept, broken, or could not be tried: a server
-that does not answer, or refuses the user, has broken none. Leases are as long as the server's answers require. Its keys
-begin with ``lakelatch-check-``, and the first of them is held throughout, so that two checks of one server do not take
-each other for a fault.
+that does not answer, or refuses the user, has broken none, nor has one whose leases end while a process of the check stands
+still: that part is tried again. Leases are as long as the server's answers require. Its keys begin with ``lakelatch-check-``,
+and the first of them is held throughout, so that two checks of one server do not take each other for a fault.
 
 The other processes run this module: ``contend URL KEY FOLDER SECONDS`` and ``hold URL KEY LEASE_S`` take locks as writers do,
 and report the result as a line of JSON. Each waits for a line on its standard input before it goes on, so that all begin
@@ -26,7 +26,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qsl, quote, urlencode
@@ -44,6 +44,8 @@ _LEASE_S_MIN = 3.0
 _LEASE_ACQUIRES = 8  # how many of the slowest acquire or release fit into a lease
 _MEASURED = 3  # times that each is done at least
 _NOTICE_S = 1.0  # a holder knows of its loss at most this long after its deadline
+_TRIES = 3  # of a part during which a process stood still
+_TICK_S, _LATE_S = 0.1, 0.25  # how often a process looks at its clock, and how much later is no delay of a busy machine
 # Options that make a URL mean one certain lock, or that fix times which the check has to choose.
 _LEFT_OUT = ("key", "layout", "jvm", "jvm_expire", "jvm_pause", "lease", "max_hold", "session")
 
@@ -91,14 +93,7 @@ def check_up(
     with _Checkup(verdict, env, processes, seconds) as check:
         for promise, part in check.parts():
             progress(promise)
-            try:
-                kept, seen = part()
-            except (AssertionError, UnsafeStoreError) as e:
-                kept, seen = False, str(e)
-            except LakeLatchError as e:
-                kept, seen = None, str(e)
-            except Exception as e:  # noqa: BLE001 (a third party's provider may raise anything; nothing was learnt)
-                kept, seen = None, f"{type(e).__name__}: {e}"
+            kept, seen = check.tried(part)
             verdict.findings.append(Finding(promise, kept, seen))
             if len(verdict.findings) == 1 and not kept:
                 break  # it cannot be used, so there is nothing more to learn
@@ -134,6 +129,9 @@ class _Checkup:
         self._locks = self._stack.enter_context(open_provider(verdict.url, env=env))  # with short leases, once measured
         self._slowest_s = 0.0
         self._lease_s = _LEASE_S_MIN
+        self._stands = _Stands(env)
+        self._stack.callback(self._stands.close)
+        self._workers_stood_s = 0.0  # in the present try
         self._grants: list[tuple[float, int]] = []
 
     def parts(self) -> Iterator[tuple[str, Callable[[], tuple[bool | None, str]]]]:
@@ -170,6 +168,24 @@ class _Checkup:
     ) -> None:
         """Release the leases that are held."""
         self._stack.close()
+
+    def tried(self, part: Callable[[], tuple[bool | None, str]]) -> tuple[bool | None, str]:
+        """Return what a part found, as a part does. One that was not kept while somebody stood still has learnt nothing."""
+        for _ in range(_TRIES):
+            before, self._workers_stood_s = self._stands.stood_s(), 0.0
+            try:
+                kept, seen = part()
+            except (AssertionError, UnsafeStoreError) as e:
+                kept, seen = False, str(e)
+            except LakeLatchError as e:
+                kept, seen = None, str(e)
+            except Exception as e:  # noqa: BLE001 (a third party's provider may raise anything; nothing was learnt)
+                kept, seen = None, f"{type(e).__name__}: {e}"
+            stood_s = max(self._stands.stood_s() - before, self._workers_stood_s)
+            # A lease is renewed after a third of it, so that no shorter stand ends one. Who holds the first key has it.
+            if kept or stood_s < self._lease_s / 2 or part == self._answers:
+                return kept, seen
+        return None, f"a process of the check stood still for {stood_s:.1f} s; try where less runs. Seen: {seen}"
 
     # --- the parts ---
 
@@ -223,7 +239,7 @@ class _Checkup:
                 _heard(worker)
             for worker in workers:
                 _go_on(worker)
-            results = [_answer(worker) for worker in workers]
+            results = [self._answer(worker) for worker in workers]
         self._grants = sorted((at, token) for result in results for at, token in result["grants"])
         waits = [wait for result in results for wait in result["waits"]]
         served = [len(result["grants"]) for result in results]
@@ -268,7 +284,7 @@ class _Checkup:
                 assert holder is not None, "the holder is not shown any more"
                 assert holder.token == token, f"another token is shown: {holder.token} instead of {token}"
                 return True, str(e).partition(". ")[0]
-        return False, "a busy lock was granted"
+            raise AssertionError("a busy lock was granted")
 
     def _break(self) -> tuple[bool, str]:
         key = PREFIX + "break"
@@ -280,7 +296,7 @@ class _Checkup:
                 "it was not ended"
             )
             assert not self._locks.break_lease(key, token=token, reason="check", who="check"), "it was ended twice"
-            told = _answer(worker)
+            told = self._answer(worker)
         record = [each for each in self._locks.breaks(key) if each.token == token]
         assert record, "there is no record of it"
         assert record[-1].who == "lakelatch locks check", f"the record says {record[-1]}"
@@ -289,7 +305,7 @@ class _Checkup:
 
     def _loss(self) -> tuple[bool, str]:
         key = PREFIX + "loss"
-        with self._holding(key) as (token, worker):
+        with self._holding(key, stopped=True) as (token, worker):
             worker.send_signal(signal.SIGSTOP)
             began = self._env.monotonic()
             try:
@@ -299,10 +315,10 @@ class _Checkup:
                 raise AssertionError(f"nobody could take the lock of a paused holder: {e}") from e
             finally:
                 worker.send_signal(signal.SIGCONT)
-            resumed = self._env.monotonic()
+            resumed, stood_s = self._env.monotonic(), self._stands.stood_s()
             with successor:
-                told = _answer(worker)
-                late_s = self._env.monotonic() - resumed
+                told = self._answer(worker, stopped_s=resumed - began)
+                late_s = self._env.monotonic() - resumed - max(self._stands.stood_s() - stood_s, self._workers_stood_s)
                 successor.ensure_held(fresh=True)
                 assert successor.token > token, f"its successor's token {successor.token} is not larger than {token}"
         kept = told["lost"] in ("expired", "stolen", "unreachable") and told["release"] == Release.WAS_LOST.value
@@ -313,13 +329,24 @@ class _Checkup:
         )
         return kept and late_s < self._lease_s / 12 + _NOTICE_S + 3 * self._slowest_s, seen
 
+    def _answer(self, worker: subprocess.Popen[str], *, stopped_s: float = 0.0) -> dict[str, Any]:
+        """Return what it reports, once it has. ``stopped_s``: how long it stood still because the check wanted it."""
+        answer: dict[str, Any] = json.loads(_heard(worker))
+        self._workers_stood_s = max(self._workers_stood_s, answer["stood_s"] - stopped_s)
+        return answer
+
     @contextmanager
-    def _holding(self, key: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
-        """Yield another process that holds the key: its token, and the process."""
+    def _holding(self, key: str, *, stopped: bool = False) -> Iterator[tuple[int, subprocess.Popen[str]]]:
+        """Yield another process that holds the key: its token, and the process. ``stopped``: the block stops it."""
         with _worker("hold", self._verdict.url, key, str(self._lease_s)) as worker:
             token = int(_heard(worker))
             _go_on(worker)
-            yield token, worker
+            try:
+                yield token, worker
+            except AssertionError:
+                if not stopped:
+                    self._answer(worker)  # whether it stood still
+                raise
 
 
 @contextmanager
@@ -347,9 +374,27 @@ def _go_on(worker: subprocess.Popen[str]) -> None:
     worker.stdin.flush()
 
 
-def _answer(worker: subprocess.Popen[str]) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(_heard(worker))
-    return answer
+class _Stands:
+    """Counts for how long this process stood still: it was stopped, or its machine had no time for it."""
+
+    def __init__(self, env: Environment) -> None:
+        self._env, self._looked, self._sum_s, self._mutex = env, env.monotonic(), 0.0, Lock()
+        self._timer = env.every(_TICK_S, self._look, name="lakelatch check")
+
+    def _look(self) -> None:
+        with self._mutex:
+            now = self._env.monotonic()
+            late_s, self._looked = now - self._looked - _TICK_S, now
+            self._sum_s += late_s if late_s > _LATE_S else 0.0
+
+    def stood_s(self) -> float:
+        """Return the sum until now, in seconds."""
+        self._look()
+        return self._sum_s
+
+    def close(self) -> None:
+        """End the looks."""
+        self._timer.cancel()
 
 
 def _percentile(values: list[float], part: float) -> float:
@@ -364,7 +409,7 @@ def contend(url: str, key: str, folder: str, seconds: str) -> None:
     inside = Path(folder, "inside")
     grants: list[tuple[float, int]] = []
     waits: list[float] = []
-    overlaps = 0
+    overlaps, stands = 0, _Stands(SYSTEM)
     with open_provider(url) as locks:
         locks.inspect(key)  # connected before the others are kept waiting
         _say("ready")
@@ -383,12 +428,12 @@ def contend(url: str, key: str, folder: str, seconds: str) -> None:
                 waits.append(now - asked)
                 with suppress(FileNotFoundError):
                     inside.unlink()
-    _say({"grants": grants, "waits": waits, "overlaps": overlaps})
+    _say({"grants": grants, "waits": waits, "overlaps": overlaps, "stood_s": stands.stood_s()})
 
 
 def hold(url: str, key: str, lease_s: str) -> None:
     """Hold until the lease is lost, and report how and when that was noticed."""
-    lost = Event()
+    lost, stands = Event(), _Stands(SYSTEM)
     with open_provider(url) as locks:
         lease = locks.acquire(key, wait_s=PATIENCE_S, lease_s=float(lease_s), reason="lakelatch locks check")
         lease.on_lost(lambda _: lost.set())
@@ -398,7 +443,7 @@ def hold(url: str, key: str, lease_s: str) -> None:
         told = lost.wait(3 * float(lease_s))
         after_s = time.monotonic() - began
         answer = {"told": told, "after_s": after_s, "lost": lease.lost, "release": lease.release().value}
-    _say(answer)
+    _say(answer | {"stood_s": stands.stood_s()})
 
 
 def _say(what: object) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -147,7 +148,7 @@ def test_set_refuses_what_cannot_work(run, table, arguments: list[str], message:
 def check(*arguments: str, code: int, **environment: str) -> dict:
     done = subprocess.run(
         [*LATCH, "locks", "check", *arguments, "--seconds", "0.5", "--json"],
-        capture_output=True, text=True, timeout=120, env=os.environ | environment, check=False,
+        capture_output=True, text=True, timeout=2 * PATIENCE_S, env=os.environ | environment, check=False,
     )  # fmt: skip
     assert done.returncode == code, done.stderr + done.stdout
     return json.loads(done.stdout)
@@ -159,7 +160,9 @@ def test_check_finds_a_good_lock_good_and_leaves_nothing_held(tmp_path: Path):
         verdict = check(url, code=0)
         lease.ensure_held(fresh=True)  # it has used keys of its own
     assert verdict["kept"]
-    assert verdict["url"] == f"file://{tmp_path}/locks?lease=3s"
+    lease = re.search(r"leases of (\d+) s are tried", verdict["findings"][0]["seen"])  # 3, or more on a slow machine
+    assert lease is not None
+    assert verdict["url"] == f"file://{tmp_path}/locks?lease={lease[1]}s"
     assert len(verdict["findings"]) == 8
     figures = verdict["figures"]
     assert figures["handoffs_per_s"] > 0

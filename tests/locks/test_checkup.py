@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from lakelatch.environment import SYSTEM
+from lakelatch.locks import checkup
 from lakelatch.locks.checkup import check_up
 
 from ..servers import KEY, Wire, free_port, versitygw
@@ -41,6 +47,34 @@ def test_a_wrong_password_has_broken_no_promise(tmp_path: Path, monkeypatch: pyt
         verdict = check_up(f"redis://127.0.0.1:{server.port}", processes=2, seconds=0.1)
     assert verdict.kept is None
     assert "wrong password: Redis at" in verdict.findings[0].seen
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("times", "kept"), [(1, True), (checkup._TRIES, None)])
+def test_a_holder_that_stood_still_for_its_lease_has_shown_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int, kept: bool | None
+) -> None:
+    """The part is tried again, and in the end nothing was learnt from it."""
+    holding, stopped = checkup._Checkup._holding, []
+
+    @contextmanager
+    def stands(self: checkup._Checkup, key: str, **options: bool) -> Iterator[tuple[int, subprocess.Popen[str]]]:
+        with holding(self, key, **options) as (token, worker):
+            if key == f"{checkup.PREFIX}break" and len(stopped) < times:
+                stopped.append(worker.pid)
+                worker.send_signal(signal.SIGSTOP)
+                SYSTEM.sleep(self._lease_s + 0.5)
+                worker.send_signal(signal.SIGCONT)
+            yield token, worker
+
+    monkeypatch.setattr(checkup._Checkup, "_holding", stands)
+    verdict = check_up(f"file://{tmp_path}/locks", processes=2, seconds=0.1)
+    assert len(stopped) == times
+    assert verdict.kept is kept
+    (found,) = [each for each in verdict.findings if each.promise.startswith("a lease can be ended")]
+    assert found.kept is kept
+    if not kept:
+        assert "stood still for" in found.seen
 
 
 @pytest.mark.server

@@ -83,7 +83,7 @@ def test_a_slow_living_writer_outlives_many_time_outs(forge, folder):
 
 
 def test_a_killed_writer_is_found_at_once_and_its_lock_is_free(forge, folder):
-    make(folder / "table")  # a lease of 30 s, a time-out of 60 s
+    make(folder / "table", lease_s=300.0, heartbeat_timeout_s=300.0)
     stopped = forge.start("stop_before_entry", folder=folder / "table")
     stopped.stop_here()
     stopped.signal(signal.SIGKILL)
@@ -92,6 +92,6 @@ def test_a_killed_writer_is_found_at_once_and_its_lock_is_free(forge, folder):
         began = table.env.monotonic()
         with table.transaction() as txn:
             add(txn, "a", 10)
-        assert table.env.monotonic() - began < 10.0
+        assert table.env.monotonic() - began < 100.0
         assert content(table) == BEGUN | {"a0": 10, "a1": 10}
         check_sound(table)

@@ -300,7 +300,8 @@ def test_a_flood_without_the_token_keeps_out_nobody_who_has_it(table: lakelatch.
     # As slow as lets the owner of the token ask six times: a machine that takes long for a request sees a flood, too.
     ask = Client(serve({"flights": table.url}, limits=Limits(requests_s=3.0, failures_s=0.5)).url)
     flood = [ask(path, headers={}).status for path in ("/api/v1/tables", "/healthz") for _ in range(50)]
-    assert {flood[49], flood[-1]} == {429}
+    assert 429 in flood[:50]
+    assert 429 in flood[50:]
     assert [ask("/api/v1/tables").status for _ in range(5)] == [200] * 5
     assert ask("/healthz").status == 200
 
@@ -385,23 +386,20 @@ def test_asking_for_the_head_of_a_live_view_opens_none(ask: Client):
 
 
 def test_requests_beyond_the_rate_wait(table: lakelatch.Table, serve):
-    ask = Client(serve({"flights": table.url}, limits=Limits(requests_s=5.0)).url)
-    answers = [ask("/healthz") for _ in range(20)]
-    assert answers[0].status == 200
-    assert answers[-1].status == 429
-    assert int(answers[-1].headers["retry-after"]) >= 1
+    ask = Client(serve({"flights": table.url}, limits=Limits(requests_s=0.5)).url)
+    assert ask("/healthz").status == 200
+    refused = next(each for each in (ask("/healthz") for _ in range(20)) if each.status == 429)
+    assert int(refused.headers["retry-after"]) >= 1
 
 
 def test_a_server_that_stops_ends_its_live_views_and_answers_what_was_asked(table: lakelatch.Table):
-    with serving({"flights": table.url}) as server:
+    with serving({"flights": table.url}, limits=Limits(drain_s=600.0)) as server:
         ask = Client(server.url)
         connection = HTTPConnection(ask.host, ask.port, timeout=PATIENCE_S)
         connection.request("GET", f"{AT}/events", headers=ask.headers)
         stream = connection.getresponse()
         stream.readline()
-        began = time.monotonic()
-    assert b"event: stopping" in stream.read()
-    assert time.monotonic() - began < 8
+    assert b"event: stopping" in stream.read()  # it has ended, in less time than it may take for that
     connection.close()
     with pytest.raises(OSError):
         ask("/healthz")

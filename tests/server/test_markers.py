@@ -20,10 +20,11 @@ import lakelatch
 from lakelatch.environment import SYSTEM
 from lakelatch.errors import ConfigError, InputError, RolledBackError, StorageError
 from lakelatch.hudi.files import BaseName, base_file_name
-from lakelatch.occ.liveness import MarkerClient, MarkerServer, delete_announced, ticket
+from lakelatch.occ.liveness import MarkerClient, MarkerServer, delete_announced, marker_client, ticket
 from lakelatch.occ.liveness.markers import MARKERS, Marker, announce_all, left_by, list_markers, stands
 from lakelatch.occ.table import Table
 from lakelatch.server import Embedded, Limits, MarkerBook, Watched
+from lakelatch.testing import FakeEnvironment
 from lakelatch.testing.contention import PATIENCE_S
 from lakelatch.testing.faults import FaultStore, LoseReply, On, Pause, Refuse
 
@@ -50,7 +51,7 @@ def objects(table: Table, instant: str) -> list[str]:
 
 
 def desk_of(url: str, *, table: str = "flights", token: str = TOKEN, apart_max_s: float = 0.0) -> MarkerClient:
-    return MarkerClient(url, table, ticket(token, table, int(SYSTEM.now()) + 60), apart_max_s=apart_max_s)
+    return MarkerClient(url, table, ticket(token, table, int(SYSTEM.now()) + 3600), apart_max_s=apart_max_s)
 
 
 # --- a writer -------------------------------------------------------------------------------------------------------
@@ -116,7 +117,7 @@ def test_a_server_that_is_gone_costs_no_write(table: lakelatch.Table):
         lambda url: desk_of(url, token="another-token-of-somebody"),
         lambda url: desk_of(url, table="hotels"),
         lambda url: desk_of(url, table="../flights"),
-        lambda url: MarkerClient(url, "flights", ticket(TOKEN, "hotels", int(SYSTEM.now()) + 60)),
+        lambda url: MarkerClient(url, "flights", ticket(TOKEN, "hotels", int(SYSTEM.now()) + 3600)),
         lambda url: MarkerClient(url, "flights", ticket(TOKEN, "flights", int(SYSTEM.now()) - 1)),
         lambda url: MarkerClient(url, "flights", ""),
         lambda url: MarkerClient(url + "/elsewhere", "flights", TOKEN),
@@ -175,9 +176,12 @@ def test_the_way_back_to_direct_markers_is_taken_for_each_request_by_itself(tabl
         assert {each.path for each in list_markers(table.store, txn.instant)} == {p for p, _ in files(txn.instant, 4)}
 
 
-def test_a_busy_server_says_when_to_come_again_and_is_left_alone_until_then(table: lakelatch.Table):
+def test_a_busy_server_says_when_to_come_again_and_is_left_alone_until_then(
+    table: lakelatch.Table, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(marker_client, "SYSTEM", FakeEnvironment())  # the second that it is left alone does not end
     answered = threading.Event()
-    store = FaultStore(table.store, Pause(On("put_if_absent", "MARKERS.type"), lambda: answered.wait(10)))
+    store = FaultStore(table.store, Pause(On("put_if_absent", "MARKERS.type"), lambda: answered.wait(PATIENCE_S)))
     limits = Limits(markers_answer_s=0.2)
     with (
         Table(store) as watched,
@@ -478,7 +482,7 @@ def test_a_browser_looks_at_markers_and_announces_none(table: lakelatch.Table, a
 
 
 def test_a_ticket_opens_the_markers_of_its_table_and_nothing_else(table: lakelatch.Table, ask: Client):
-    bearer = {"Authorization": f"Bearer {ticket(TOKEN, 'flights', int(SYSTEM.now()) + 60)}"}
+    bearer = {"Authorization": f"Bearer {ticket(TOKEN, 'flights', int(SYSTEM.now()) + 3600)}"}
     with table.transaction() as txn:
         path = f"/api/v1/tables/flights/markers/{txn.instant}"
         assert ask(path, headers=bearer).status == 401

@@ -132,7 +132,7 @@ def test_what_is_told_cancels_the_jobs_by_raising(table, spark, verb, error):
     began = time.monotonic()
     with pytest.raises(error, match="enough"):
         getattr(table, verb)(frame(spark, 100, 8).repartition(4).mapInArrow(stuck, COLUMNS), progress=enough)
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 300  # and not 600
     # Spark tells of its end a moment later.
     until(lambda: not spark.sparkContext.statusTracker().getActiveJobsIds(), "a job goes on")
     assert not table.table.timeline().pending
