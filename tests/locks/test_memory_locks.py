@@ -23,7 +23,7 @@ class TestMemoryLocksInRealTime(TestMemoryLocks):
     """As a server with a clock of its own would be tested."""
 
     server_clock = True
-    lease_s = 0.6
+    lease_s = 2.0
 
 
 def test_a_name_is_needed() -> None:

@@ -79,7 +79,7 @@ def the_lock(key: str) -> str:
 class TestRedisLocks(StoppedServer, LockProviderContract):
     across_processes = True
     server_clock = True
-    lease_s = 1.0
+    lease_s = 3.0
 
     @pytest.fixture
     def url(self, server: RedisServer) -> str:

@@ -61,7 +61,7 @@ def address(node: Node) -> str:
 class TestZooKeeperLocks(StoppedServer, LockProviderContract):
     across_processes = True
     server_clock = True
-    lease_s = 2.0
+    lease_s = 3.0
 
     @pytest.fixture(autouse=True)
     def _server(self, node: Node, relay: Relay) -> None:
