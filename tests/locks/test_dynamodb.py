@@ -482,7 +482,7 @@ def test_amazons_client_dies_and_is_followed(local: Dynamo, key: str) -> None:
 
 
 def test_we_die_and_amazons_client_follows(local: Dynamo, key: str) -> None:
-    with holding(local.url(more="&lease=1s"), key) as holder, AmazonLock(local, key) as java:
+    with holding(local.url(more="&lease=6s"), key) as holder, AmazonLock(local, key) as java:
         holder.kill()
         until(lambda: java.tell("acquire") == "held")
 
@@ -807,7 +807,7 @@ def test_keys_become_items_without_meeting() -> None:
 
 @pytest.mark.process
 def test_a_killed_holder_is_followed_after_its_lease(local: Dynamo, key: str) -> None:
-    with holding(local.url(more="&lease=1s"), key) as holder, open_provider(local.url()) as locks:
+    with holding(local.url(more="&lease=6s"), key) as holder, open_provider(local.url()) as locks:
         holder.kill()
         with locks.acquire(key, wait_s=60) as lease:
             assert lease.token == holder.token + 1
@@ -815,7 +815,7 @@ def test_a_killed_holder_is_followed_after_its_lease(local: Dynamo, key: str) ->
 
 @pytest.mark.process
 def test_a_stopped_holder_is_followed_and_notices_by_itself(local: Dynamo, key: str) -> None:
-    with holding(local.url(more="&lease=1s"), key) as holder, open_provider(local.url()) as locks:
+    with holding(local.url(more="&lease=6s"), key) as holder, open_provider(local.url()) as locks:
         holder.stop()
         with locks.acquire(key, wait_s=60) as lease:
             assert lease.token == holder.token + 1

@@ -64,7 +64,7 @@ def test_local_file_systems_pass_the_race_and_nothing_stays_behind(tmp_path: Pat
 
 def test_a_link_that_looks_before_it_leaps_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a file system without an exclusive link does: it asks whether the name is free, and then makes it."""
-    together = threading.Barrier(4, timeout=1)
+    together = threading.Barrier(4, timeout=PATIENCE_S)
 
     def link(source: str, target: str) -> None:
         absent = not os.path.exists(target)

@@ -114,9 +114,7 @@ class TestS3Locks(KilledServer, _Contract):
 
     @pytest.fixture
     def url(self, s3: Gateway) -> str:
-        return s3.url(
-            lease="9s"
-        )  # requests are bounded by a third of it: a busy machine does not answer within a second
+        return s3.url(lease="18s")  # a third of it bounds requests: a busy machine does not answer for seconds
 
 
 @pytest.mark.server
@@ -124,7 +122,7 @@ class TestAzureLocks(_Contract):
     @pytest.fixture
     def url(self, azure: Bucket) -> str:
         return (
-            f"{azure.url}/locks?endpoint={azure.options['endpoint']}&allow_http=1&account_name={AZURE_ACCOUNT}&lease=9s"
+            f"{azure.url}/locks?endpoint={azure.options['endpoint']}&allow_http=1&account_name={AZURE_ACCOUNT}&lease=18s"
         )
 
 

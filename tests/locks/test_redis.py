@@ -83,7 +83,7 @@ class TestRedisLocks(StoppedServer, LockProviderContract):
 
     @pytest.fixture
     def url(self, server: RedisServer) -> str:
-        return f"{server.url}?lease=6s"  # a request waits one second for its answer
+        return f"{server.url}?lease=12s"  # a request waits two seconds for its answer
 
     @pytest.fixture(autouse=True)
     def remember(self, server: RedisServer) -> None:
@@ -167,7 +167,7 @@ def test_a_lease_that_was_handed_over_runs_from_before_it_was(
 
 
 def test_a_killed_holder_is_followed_after_its_lease(locks: LockProvider, url: str, key: str) -> None:
-    with waiter(f"{url}?lease=1s", key) as child:
+    with waiter(f"{url}?lease=6s", key) as child:
         token = int(line(child))
         timer = threading.Timer(0.2, child.kill)  # while somebody waits already
         timer.start()
@@ -177,7 +177,7 @@ def test_a_killed_holder_is_followed_after_its_lease(locks: LockProvider, url: s
 
 
 def test_a_stopped_holder_is_followed_and_notices_by_itself(locks: LockProvider, url: str, key: str) -> None:
-    with waiter(f"{url}?lease=1s", key) as child:
+    with waiter(f"{url}?lease=6s", key) as child:
         token = int(line(child))
         child.send_signal(signal.SIGSTOP)
         with locks.acquire(key, wait_s=30) as lease:
@@ -230,7 +230,7 @@ def wire(server: RedisServer) -> Iterator[Wire]:
 
 @pytest.fixture
 def far(wire: Wire) -> Iterator[LockProvider]:
-    with open_provider(f"redis://127.0.0.1:{wire.port}?lease=3s") as locks:
+    with open_provider(f"redis://127.0.0.1:{wire.port}?lease=9s") as locks:
         locks.acquire("warm", wait_s=0).release()
         yield locks
 
@@ -262,7 +262,7 @@ def test_a_break_whose_reply_was_lost_is_known_to_be_one(
 
 
 def test_a_renewal_whose_reply_was_lost_counts(far: LockProvider, wire: Wire, key: str) -> None:
-    with far.acquire(key, wait_s=0, lease_s=1.5) as lease:
+    with far.acquire(key, wait_s=0, lease_s=9) as lease:
         deadline = lease.deadline
         wire.lose_next_reply()
         until(lambda: lease.deadline > deadline, "the renewer comes through")
@@ -286,7 +286,7 @@ def test_a_hand_over_whose_news_was_lost_is_found_again(
 
 
 def test_a_request_that_a_stopped_server_runs_late_takes_nothing(server: RedisServer, url: str, key: str) -> None:
-    with open_provider(f"{url}?lease=1500ms") as locks:
+    with open_provider(f"{url}?lease=6s") as locks:
         locks.acquire(key, wait_s=0).release()
         server.signal(signal.SIGSTOP)
         try:

@@ -168,7 +168,7 @@ def test_a_waiter_that_gives_up_while_cut_off_leaves_nothing(
         locks.acquire(key, wait_s=20),
         ThreadPoolExecutor(1) as pool,
     ):
-        waiting = pool.submit(waiter.acquire, key, wait_s=3)
+        waiting = pool.submit(waiter.acquire, key, wait_s=8)
         until(lambda: len(line(admin, key)) == 2, "the waiter does not line up")
         relay.silence()
         with pytest.raises((LockTimeoutError, LockUnavailableError)):

@@ -34,7 +34,7 @@ class RedisServer:
 
     @property
     def client(self) -> redis.Redis:
-        return redis.Redis(port=self.port, password=self.password, socket_timeout=5)
+        return redis.Redis(port=self.port, password=self.password, socket_timeout=START_S_MAX)
 
     def start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
