@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import pwd
+import random
 import shutil
 import socket
 import struct
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from ..errors import ConfigError, LakeLatchError
 
-_START_S = 60.0
+_START_S = 180.0
 _JARS = Path("/usr/share/java")  # where Debian and Ubuntu put ZooKeeper's
 # Ends the server when standard input does: with `stop`, and with the lab, however that ends.
 _UNTIL_INPUT_ENDS = '"$@" & server=$!; cat > /dev/null; kill -9 $server; wait $server'
@@ -120,9 +121,12 @@ class Server:
 
     def __init__(self, kind: Kind, folder: Path) -> None:
         self._kind, self._folder = kind, folder
-        # Bound once to find a free port, which stays the same after each restart.
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port: int = free.getsockname()[1]
+        # It stays the same after each restart, so the system must not hand it out meanwhile: it lies below those.
+        self._port = 0
+        while not self._port:
+            port = random.SystemRandom().randrange(15_000, 32_000)
+            with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+                self._port = port
         self.url = f"{kind.scheme}://127.0.0.1:{self._port}"
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -59,7 +59,7 @@ def test_the_server_is_gone_with_the_lab_however_that_ends(kind):
         f"with servers.started({kind!r}) as server:\n"
         "    print(server.url, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     )
-    url = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200).stdout.strip()
+    url = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=400).stdout.strip()
     assert url
     until(lambda: not reachable(url), "the server outlives its lab")
 

@@ -129,7 +129,7 @@ def test_the_demonstration_runs_and_its_table_is_the_same_for_every_reader(tmp_p
         "--keep",
         str(kept),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert done.stdout.count("ok   ") == 5
     assert "lost against arrivals" in done.stdout

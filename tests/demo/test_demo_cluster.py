@@ -23,7 +23,7 @@ def test_the_demonstration_runs_on_a_cluster_and_a_driver_and_an_executor_die(tm
     command = [sys.executable, "-m", "lakelatch.demo.commands", "cluster", "--rows", "20000", "--writers", "5"]
     command += ["--keep", str(tmp_path), *(["--s3a", str(S3A)] if S3A.is_dir() else [])]
     environment = os.environ | {"PATH": f"{TOOLS}/bin{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=550, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert done.stdout.count("ok   ") == 6
     assert "corrections loses its executor by SIGKILL" in done.stdout

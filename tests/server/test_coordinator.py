@@ -20,6 +20,7 @@ from lakelatch.occ.liveness import ticket
 from lakelatch.server import Limits
 from lakelatch.testing.contention import PATIENCE_S
 
+from ..servers import free_port
 from .conftest import TOKEN, Client, rows, serving
 
 AT = "/api/v1/tables/flights/transactions"
@@ -97,8 +98,8 @@ def test_what_it_does_is_counted_from_nothing_on(table):
 
 
 def test_a_restarted_server_is_asked_on_a_new_connection(table, taken):
-    with serving({"flights": table.url}, coordinate=True) as server:
-        port = int(server.url.rpartition(":")[2])
+    port = free_port()
+    with serving({"flights": table.url}, coordinate=True, port=port) as server:
         asks = CoordinatorServer(server.url, token=TOKEN)
         writer = lakelatch.open(table.url, writer="B", coordinator=asks)
         writer.upsert(rows(1))

@@ -28,6 +28,7 @@ from lakelatch.testing import FakeEnvironment
 from lakelatch.testing.contention import PATIENCE_S
 from lakelatch.testing.faults import FaultStore, LoseReply, On, Pause, Refuse
 
+from ..servers import free_port
 from .conftest import TOKEN, Client, rows, serving
 
 GROUP = "01234567-0000-4000-8000-{:012d}-0"
@@ -343,8 +344,8 @@ def test_killed_servers_lose_no_marker_that_was_answered(table: lakelatch.Table)
         assert server.stdout is not None
         return server, server.stdout.readline().strip()
 
-    server, url = start(0)
-    port = int(url.rpartition(":")[2])
+    port = free_port()
+    server, url = start(port)
     stop, told, direct = threading.Event(), [], []
     with table.transaction() as txn:
 

@@ -5,7 +5,6 @@ or fails them where CI=true, so that a green run there means that they ran.
 """
 
 import os
-import random
 import shutil
 import signal
 import socket
@@ -20,6 +19,7 @@ from typing import NoReturn
 
 import pytest
 
+from lakelatch.demo.cluster import accepts, free_port
 from lakelatch.storage import Store, open_store
 
 TOOLS = Path(__file__).parents[2] / ".cache" / "tools"
@@ -27,7 +27,6 @@ START_S_MAX = 120  # Azurite needs two seconds, or ten on a busy machine
 BUCKET = "latch"
 KEY = "latchlatch"
 AZURE_ACCOUNT = "devstoreaccount1"  # Azurite's, published with its key in Microsoft's documentation
-_claimed: list[socket.socket] = []  # ports, until this process ends
 AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
 
@@ -160,28 +159,6 @@ def running(command: list[str], port: int, folder: Path, environment: dict[str, 
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
-
-
-def free_port() -> int:
-    """A port that stays this process's own until a server of its is started there, and between that and the next start.
-
-    One that the system picks may have been picked for another process by then: all lanes of `make test` ask at once. So
-    it lies below those, and a name in this network's abstract sockets, which are gone with the process, keeps it taken.
-    """
-    while True:
-        claim, port = socket.socket(socket.AF_UNIX), random.SystemRandom().randrange(15_000, 32_000)
-        with suppress(OSError), socket.socket() as probe:
-            claim.bind(f"\0lakelatch-test-port-{port}")
-            probe.bind(("127.0.0.1", port))
-            _claimed.append(claim)
-            return port
-        claim.close()
-
-
-def accepts(port: int) -> bool:
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-        return True
-    return False
 
 
 class Wire:
