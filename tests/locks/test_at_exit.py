@@ -17,7 +17,7 @@ from lakelatch.testing.contention import PATIENCE_S, until
 from .scripted import ScriptedBackend, ScriptedGrant, provider
 
 _END = """
-import signal, sys
+import signal, sys, time
 from lakelatch.locks import open_provider
 if sys.argv[2] == "own handler":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
@@ -28,7 +28,8 @@ print(flush=True)
 if sys.argv[2] == "error":
     raise KeyError("an error that nobody handles")
 if sys.argv[2] != "end":
-    sys.stdin.read()
+    while True:
+        time.sleep(0.1)  # a signal that comes in the moment before a wait is heard after it
 """
 
 
@@ -49,10 +50,13 @@ def test_a_process_that_ends_gives_back_what_it_holds(tmp_path: Path, how: str, 
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as child:
         assert child.stdout is not None
-        assert child.stdout.readline() == b"\n"
-        if how not in ("end", "error"):
-            child.send_signal(signal.SIGKILL if how == "killed" else signal.SIGTERM)
-        assert child.wait(PATIENCE_S) == code
+        try:
+            assert child.stdout.readline() == b"\n"
+            if how not in ("end", "error"):
+                child.send_signal(signal.SIGKILL if how == "killed" else signal.SIGTERM)
+            assert child.wait(PATIENCE_S) == code
+        finally:
+            child.kill()
     assert bool(list(tmp_path.rglob("*.released"))) is given_back
 
 

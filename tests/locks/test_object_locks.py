@@ -121,9 +121,7 @@ class TestS3Locks(KilledServer, _Contract):
 class TestAzureLocks(_Contract):
     @pytest.fixture
     def url(self, azure: Bucket) -> str:
-        return (
-            f"{azure.url}/locks?endpoint={azure.options['endpoint']}&allow_http=1&account_name={AZURE_ACCOUNT}&lease=18s"
-        )
+        return f"{azure.url}/locks?endpoint={azure.options['endpoint']}&allow_http=1&account_name={AZURE_ACCOUNT}&lease=18s"
 
 
 # Without a server: the same code on a folder, where answers can be lost at will -------------------------------------

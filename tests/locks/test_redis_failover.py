@@ -96,7 +96,7 @@ def fail_over(master: RedisServer, replica: RedisServer, url: str) -> None:
 def test_locks_go_on_after_a_real_fail_over(service: tuple[RedisServer, RedisServer, Link, str]) -> None:
     master, replica, _, url = service
     with open_provider(url) as locks:
-        lease = locks.acquire("k", wait_s=0)
+        lease = locks.acquire("k", wait_s=0, lease_s=120)
         assert locks.url == url
         until(lambda: replica.client.exists("lakelatch:{k}"), "the grant has reached the replica")
         fail_over(master, replica, url)

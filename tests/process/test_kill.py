@@ -23,8 +23,10 @@ LONG = {"lease_s": 3600.0, "heartbeat_timeout_s": 3600.0}  # who waited for the 
 SAMPLE = 8  # every eighth table is read by another implementation as well
 
 
-def moments(forge: Forge, job: str, folder: Path, **arguments: str) -> Iterator[tuple[int, bool]]:
-    """Before every call, and after every write: nothing else can make a difference.
+def moments(
+    forge: Forge, job: str, folder: Path, *, of: str | None = None, **arguments: str
+) -> Iterator[tuple[int, bool]]:
+    """Before every call, and after every write: nothing else can make a difference. ``of``: calls to that table of several.
 
     Who stands still for a second looks at the timeline once more, and one that is to be killed there may not: the shorter
     of two runs counts.
@@ -33,7 +35,7 @@ def moments(forge: Forge, job: str, folder: Path, **arguments: str) -> Iterator[
     if folder.exists():
         shutil.copytree(folder, again)
     runs = [forge.start(job, folder=each, **arguments).result() for each in (folder, again)]
-    for number, _op, _path, writes in min(runs, key=len):
+    for number, _op, _path, writes in min([each[of] if of else each for each in runs], key=len):
         yield number, False
         if writes:
             yield number, True

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 import signal
-from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import lakelatch
 from ..occ.world import add, check_no_strays, check_sound, content, make
 from ..thorough import STEP, THOROUGH
 from .forge import Child, Forge, until
+from .test_kill import struck
 
 pytestmark = pytest.mark.process
 
@@ -51,12 +51,8 @@ def use(folder: Path) -> tuple[dict[str, int], dict[str, int]]:
 def test_a_transfer_killed_at_every_call(forge: Forge, folder: Path, killed: str) -> None:
     make_two(folder / "model")
     shutil.copytree(folder / "model", folder / "dry")
-    calls = forge.start("pay", folder=folder / "dry").result()[killed]
-    moments = [
-        (number, after) for number, _op, _path, writes in calls for after in ((False, True) if writes else (False,))
-    ]
     landed = []
-    for turn, (number, after) in enumerate(islice(moments, 0, None, STEP)):
+    for turn, (number, after) in enumerate(struck(forge, "pay", folder / "dry", of=killed)):
         here, told = folder / f"tables {turn}", folder / f"told {turn}"
         shutil.copytree(folder / "model", here)
         where = {"folder": here, "acknowledged": told, "killed": killed, "number": number, "after": after}
