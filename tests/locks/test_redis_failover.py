@@ -167,7 +167,7 @@ def wait_for_replica(master: RedisServer) -> None:
 def test_wait_replicas_refuses_a_grant_that_has_not_spread(tmp_path: Path) -> None:
     with pair(tmp_path) as (master, replica, link):
         wait_for_replica(master)  # it has just written all of it again
-        url = f"{master.url}?wait_replicas=1&lease=24s"  # a twelfth of that may pass until it confirms
+        url = f"{master.url}?wait_replicas=1&lease=18s"  # a twelfth of that may pass until it confirms
         with open_provider(url) as locks, open_provider(url, env=type(SYSTEM)()) as rival:
             taken: list[BaseException | Lease] = []
 

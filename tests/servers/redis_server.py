@@ -81,7 +81,7 @@ def redis_cluster(folder: Path, masters: int = 3) -> Iterator[list[RedisServer]]
             stack.enter_context(
                 redis_server(
                     folder / str(n), "--cluster-enabled", "yes", "--cluster-port", str(free_port()),
-                    "--cluster-node-timeout", "2000",
+                    "--cluster-node-timeout", "20000",
                 )
             )
             for n in range(masters)
@@ -106,7 +106,7 @@ def redis_sentinel(folder: Path, master: RedisServer, service: str) -> Iterator[
     settings.write_text(
         f"port {port}\nbind 127.0.0.1\ndir {folder}\n"
         f"sentinel monitor {service} 127.0.0.1 {master.port} 1\n"
-        f"sentinel down-after-milliseconds {service} 1000\nsentinel failover-timeout {service} 3000\n"
+        f"sentinel down-after-milliseconds {service} 5000\nsentinel failover-timeout {service} 3000\n"
     )
     with running([require("redis-server"), str(settings), "--sentinel"], port, folder, {}):
         yield port

@@ -289,9 +289,11 @@ class Ensemble:
             node.wait_ready()
 
     def unhang(self, nodes: Iterable[Node]) -> None:
-        """Start again those of them that do not serve within the time that any election takes."""
+        """Start again those of them that do not serve within the time that any election takes, or in three times that."""
         for node in nodes:
-            if not node.serves(HANGS_S):
+            for patience in (1, 2, 3):
+                if node.serves(patience * HANGS_S):
+                    break
                 node.kill()
                 node.start()
 
