@@ -219,7 +219,8 @@ class _Checkup:
             acquires.append(times[1] - times[0])
             releases.append(times[2] - times[1])
             sent = [sent[0] + counts[1] - counts[0], sent[1] + counts[2] - counts[1]]
-        self._slowest_s = max(acquires + releases)
+        # While this process stands still the server does not answer slowly, which would make leases long.
+        self._slowest_s = max(max(acquires + releases) - self._stands.stood_s(), _percentile(acquires, 0.5))
         figures = self._verdict.figures
         for name, values in (("acquire", acquires), ("release", releases)):
             figures[f"{name}_ms_p50"] = _percentile(values, 0.5) * 1000

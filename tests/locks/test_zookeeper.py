@@ -55,7 +55,7 @@ def relay(node: Node) -> Iterator[Relay]:
 
 @pytest.fixture
 def address(node: Node) -> str:
-    return f"zk://127.0.0.1:{node.port}/tests?session=6s"
+    return f"zk://127.0.0.1:{node.port}/tests?session=18s"
 
 
 class TestZooKeeperLocks(StoppedServer, LockProviderContract):
@@ -152,7 +152,7 @@ def test_a_release_that_was_not_answered_is_looked_up(node: Node, admin: KazooCl
 
 
 def test_what_could_not_be_removed_is_removed_later(relay: Relay, admin: KazooClient, key: str) -> None:
-    with open_provider(f"zk://127.0.0.1:{relay.port}/tests?session=6s") as locks:
+    with open_provider(f"zk://127.0.0.1:{relay.port}/tests?session=12s") as locks:
         lease = locks.acquire(key, wait_s=20)
         relay.silence()
         assert lease.release() is Release.UNKNOWN
@@ -164,7 +164,7 @@ def test_a_waiter_that_gives_up_while_cut_off_leaves_nothing(
     relay: Relay, locks: LockProvider, admin: KazooClient, key: str
 ) -> None:
     with (
-        open_provider(f"zk://127.0.0.1:{relay.port}/tests?session=6s", env=SystemEnvironment()) as waiter,
+        open_provider(f"zk://127.0.0.1:{relay.port}/tests?session=12s", env=SystemEnvironment()) as waiter,
         locks.acquire(key, wait_s=20),
         ThreadPoolExecutor(1) as pool,
     ):
@@ -182,7 +182,7 @@ def test_a_waiter_that_gives_up_while_cut_off_leaves_nothing(
 
 def test_a_holder_is_told_at_once_when_its_session_ends(node: Node, address: str, key: str) -> None:
     told = Event()
-    with open_provider(address.replace("session=6s", "session=40s")) as locks, locks.acquire(key, wait_s=20) as lease:
+    with open_provider(address.replace("session=18s", "session=40s")) as locks, locks.acquire(key, wait_s=20) as lease:
         lease.on_lost(lambda _: told.set())
         end_session(node, locks)
         assert told.wait(PATIENCE_S)
@@ -201,7 +201,7 @@ def listen_only(locks: LockProvider, key: str) -> tuple[Lease, Any, Event]:
 
 
 def test_a_holder_is_told_when_somebody_removes_its_node(address: str, admin: KazooClient, key: str) -> None:
-    with open_provider(address.replace("session=6s", "session=40s")) as locks:
+    with open_provider(address.replace("session=18s", "session=40s")) as locks:
         lease, grant, told = listen_only(locks, key)
         assert grant.renew()  # with it the holder begins to listen
         assert locks.inspect(key)  # answered after that
@@ -214,7 +214,7 @@ def test_a_holder_is_told_when_somebody_removes_its_node(address: str, admin: Ka
 def test_a_holder_is_told_of_a_removal_just_before_it_began_to_listen(
     address: str, admin: KazooClient, key: str
 ) -> None:
-    with open_provider(address.replace("session=6s", "session=40s")) as locks:
+    with open_provider(address.replace("session=18s", "session=40s")) as locks:
         lease, grant, told = listen_only(locks, key)
         admin.delete(f"/tests/{key}/{line(admin, key)[0]}")
         grant.watch()
@@ -268,7 +268,7 @@ def test_a_break_that_was_not_answered_is_looked_up(node: Node, locks: LockProvi
 
 
 def test_a_killed_holder_is_followed_when_its_session_ends(address: str, locks: LockProvider, key: str) -> None:
-    with holding(address.replace("6s", "2s"), key) as holder:
+    with holding(address.replace("18s", "6s"), key) as holder:
         holder.kill()
         began = time.monotonic()
         with locks.acquire(key, wait_s=60):
@@ -313,7 +313,7 @@ def test_a_killed_holder_of_a_table_keeps_others_out_for_a_session_of_the_tables
 
 
 def test_a_stopped_holder_is_followed_and_knows_it(address: str, locks: LockProvider, key: str) -> None:
-    with holding(address.replace("6s", "2s"), key) as holder:
+    with holding(address.replace("18s", "6s"), key) as holder:
         holder.stop()
         with locks.acquire(key, wait_s=60) as lease:
             holder.go_on()
@@ -325,7 +325,7 @@ def test_a_stopped_holder_is_followed_and_knows_it(address: str, locks: LockProv
 
 
 def test_waiters_sit_out_a_restart(node: Node, address: str, key: str) -> None:
-    url = address.replace("6s", "30s")
+    url = address.replace("18s", "30s")
     with (
         open_provider(url) as first,
         open_provider(url, env=SystemEnvironment()) as second,
@@ -350,10 +350,10 @@ def test_a_waiter_sits_out_an_outage_that_no_session_outlives(node: Node, addres
             self.sleeps += 1
             super().sleep(seconds)
 
-    env = Counting()
+    env, url = Counting(), address.replace("18s", "6s")
     with (
-        open_provider(address) as first,
-        open_provider(address, env=env) as second,
+        open_provider(url) as first,
+        open_provider(url, env=env) as second,
         ThreadPoolExecutor(1) as pool,
     ):
         first.acquire(key, wait_s=20)
@@ -394,7 +394,7 @@ def test_a_server_that_was_built_anew_grants_nothing_below_the_known_tokens(tmp_
 
 
 def test_a_provider_that_stays_open_reaches_a_server_that_was_built_anew(tmp_path: Path, key: str) -> None:
-    with zookeeper(tmp_path) as node, open_provider(f"zk://127.0.0.1:{node.port}?session=2s") as locks:
+    with zookeeper(tmp_path) as node, open_provider(f"zk://127.0.0.1:{node.port}?session=6s") as locks:
         for _ in range(5):  # the new server's zxid will be smaller than what this client has seen
             locks.acquire(key, wait_s=20).release()
         lost = locks.acquire(key, wait_s=20)
