@@ -68,8 +68,8 @@ def test_tokens_grow_across_servers_and_elections(servers: Ensemble, key: str) -
 
 def test_holder_and_waiter_survive_the_leaders_death(servers: Ensemble, key: str) -> None:
     with (
-        open_on(servers.hosts, session="40s") as first,
-        open_on(servers.hosts, session="40s") as second,
+        open_on(servers.hosts, session="60s") as first,
+        open_on(servers.hosts, session="60s") as second,
         ThreadPoolExecutor(1) as pool,
     ):
         lease = first.acquire(key, wait_s=PATIENCE_S)
@@ -121,7 +121,7 @@ def test_a_server_that_hangs_is_left_in_time(servers: Ensemble, key: str) -> Non
     """The client's own time-out would come too late for the lease."""
     hanging = (servers.leader() + 1) % 3
     doors = [servers.doors[hanging], servers.doors[servers.leader()]]
-    with open_on(f"127.0.0.1:{doors[0].port}", session="20s") as locks:
+    with open_on(f"127.0.0.1:{doors[0].port}", session="40s") as locks:
         lease = locks.acquire(key, wait_s=PATIENCE_S)
         # kazoo picks servers at random; this one has to begin with the one that will hang.
         client = locks._backend._session().open()  # type: ignore[attr-defined]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import signal
@@ -9,6 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,6 +70,20 @@ def comes_true(page: Any, expression: str) -> None:
     while not page.evaluate(expression):
         assert time.monotonic() < until, expression
         page.wait_for_timeout(50)
+
+
+def cpu_s() -> float:
+    """The CPU seconds of this process and of all that have come from it, as the browser's."""
+    parents, spent = dict[int, int](), dict[int, int]()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has just ended
+            facts = stat.read_text().rpartition(")")[2].split()
+            pid = int(stat.parent.name)
+            parents[pid], spent[pid] = int(facts[1]), int(facts[11]) + int(facts[12])
+    ours = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
+        ours |= more
+    return sum(spent[pid] for pid in ours) / os.sysconf("SC_CLK_TCK")
 
 
 def test_the_page_is_small_and_wants_nothing_from_elsewhere():
@@ -321,10 +338,12 @@ def test_100_000_instants_of_1_000_writers_are_seen_at_once_and_stay_few_shapes(
             ledger.spans[span.instant] = span
             ledger.lanes[writer].append(span)
     with serving({}, limits=Limits(requests_s=10_000), watched={"flights": watched}) as server:
+        before = cpu_s()
         page = visit(server.url)
         took_ms = page.evaluate("performance.getEntriesByName('first-picture')[0].startTime")
-        print(f"first picture of 100,000 instants after {took_ms:.0f} ms")
-        assert took_ms < 10_000  # 1 s where nothing else runs
+        spent_s = cpu_s() - before
+        print(f"first picture of 100,000 instants after {took_ms:.0f} ms, {spent_s:.1f} s of CPU")
+        assert spent_s < 10  # on a machine that others use it takes as long as these let it
         page.get_by_role("button", name="All").click()
         comes_true(page, "document.getElementById('hint').textContent.startsWith('100,00')")
         assert page.locator("#picture *").count() < 12_000
