@@ -83,7 +83,7 @@ class TestRedisLocks(StoppedServer, LockProviderContract):
 
     @pytest.fixture
     def url(self, server: RedisServer) -> str:
-        return f"{server.url}?lease=12s"  # a request waits two seconds for its answer
+        return f"{server.url}?lease=24s"  # a request waits four seconds for its answer
 
     @pytest.fixture(autouse=True)
     def remember(self, server: RedisServer) -> None:
