@@ -451,11 +451,11 @@ def test_a_renewal_tells_a_later_end_and_leaves_the_other_facts(world: World) ->
 @pytest.mark.parametrize("delete", [True, False])
 def test_amazons_client_and_we_exclude_each_other(local: Dynamo, key: str, delete: bool) -> None:
     with (
-        open_provider(local.url(more="&lease=6s")) as locks,
-        AmazonLock(local, key, lease_s=3.0, delete=delete) as java,
+        open_provider(local.url(more="&lease=9s")) as locks,
+        AmazonLock(local, key, lease_s=6.0, delete=delete) as java,
     ):
         tokens = []
-        for wait_s in (4, 0):  # longer than its lease: it is renewed, and respected
+        for wait_s in (7, 0):  # longer than its lease: it is renewed, and respected
             lease = locks.acquire(key, wait_s=20)
             tokens.append(lease.token)
             assert java.tell("acquire") == "busy"
