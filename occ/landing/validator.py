@@ -18,6 +18,7 @@ from ...conflict import (
     ReadSet,
     Region,
     Repeatable,
+    Values,
     WriteSet,
     kind_of,
     refuse_contradiction,
@@ -31,7 +32,7 @@ from ...hudi.files import BaseFile, LogFile
 from ...streams import outdated
 from ..entries import Begin, Commit, groups_of, held, write_set_of
 from ..liveness import list_markers
-from ..log import LogState, plain_metadata_of
+from ..log import ENGINE, LogState, plain_metadata_of
 from ..session import dropped_since
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from ..entries import Operation, Settings
     from ..session import Session
 
+
+ANY = ("", "\U0010ffff" * 64)  # the span of values that are not known
 
 # Landed commits by their place in the log, so that a side object is read once, however many slots are tried.
 Seen = dict[tuple[int, int], Party]
@@ -270,7 +273,14 @@ class CommitValidator:
             self._seen[where] = Party(
                 commit.instant, commit.completion, commit.operation, commit.writer, writes, reads_too=not commit.blind
             )
-        return self._seen[where]
+        found = self._seen[where]
+        if commit.imported and commit.writer != ENGINE:
+            # Ours, whose entry, with the values that it wrote, could not be appended behind its instant.
+            ours, there = self._staged.write_set().unique, {"", *(group.partition for group in found.writes.groups)}
+            spans = {name: dict.fromkeys(there & values.spans.keys(), ANY) for name, values in ours.items()}
+            unique = {name: Values(each, lambda: None) for name, each in spans.items()}
+            return replace(found, writes=replace(found.writes, unique=unique))
+        return found
 
     def _pending(self, others: Iterable[Begin], settings: Settings) -> list[Party]:
         """Open transactions that ours may yield to, with the files that their plans name or their markers announce."""

@@ -25,7 +25,7 @@ from .epochs import (
     refuse_obstacle,
     slot_path,
 )
-from .imports import rolled_back
+from .imports import ENGINE, rolled_back
 from .publisher import Publisher, attach, files_of, files_only, metadata_of, plain_metadata_of
 from .standing_batches import commits_by, known_batches, standing_batches
 from .state import LogState

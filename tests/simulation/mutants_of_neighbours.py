@@ -9,6 +9,7 @@ from unittest import mock
 
 from lakelatch.hudi.timeline import COMMIT_ACTIONS
 from lakelatch.occ.entries import Commit
+from lakelatch.occ.landing.landing import Landing
 from lakelatch.occ.liveness.neighbours import NeighboursAtWork
 from lakelatch.occ.liveness.rollback import FailedWriteCleaner
 from lakelatch.occ.log import commit_log, imports
@@ -122,6 +123,12 @@ _PAUSED = {"slow_at_put_completed": 0.2, "stop_at_put_completed": 0.1}
 def hidden_commits_are_not_looked_for() -> Patches:
     """An import does not compare the versions of a file group."""
     return [mock.patch.object(commit_log, "refuse_skipped")]
+
+
+@mutant(_beside(**_PAUSED))
+def nobody_asks_for_the_lock_behind_its_put() -> Patches:
+    """A commit is acknowledged although its lease had ended at its put, and another engine's came in."""
+    return [mock.patch.object(Landing, "_refuse_clash")]
 
 
 @mutant(_beside(stop_at_put_requested=0.15))

@@ -3,7 +3,8 @@
 A completed instant is put under the lock. A process whose lease has ended while it was paused between its last look and
 that put, a request that arrives when its sender has given up, and a stranger that was silent for longer than its kind
 wait may each hide a commit: no lock excludes that, and Hudi's own writers do not either. From there on the contract is
-broken, and one rule is left: none of ours commits on, once it has had the lock after a commit was hidden.
+broken, and two rules are left: none of ours commits on, once it has had the lock after a commit was hidden; and of ours
+that was put behind its lease and is hidden, nobody was told that it is committed.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from .shape import SHARED_LOCK
 from .strangers import READS_S, SILENT_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from lakelatch.hudi.timeline import Instant, Timeline
+    from lakelatch.hudi.timeline.lineage import Skipped
     from lakelatch.occ.entries.entries import LogEntry
 
     from .scheduler import SimProcess
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class UnnoticedError(Anomaly):
-    """One of ours has gone on behind a hidden commit."""
+    """One of ours has gone on behind a hidden commit, or was told that it is committed, and is hidden."""
 
 
 class Neighbourhood:
@@ -46,6 +48,7 @@ class Neighbourhood:
         self._silent_s: dict[str, float] = {}
         self._reading: dict[str, tuple[SimProcess, float]] = {}  # since its begin
         self._hidden: tuple[float, str] | None = None  # since when a commit is, and which
+        self._behind: set[str] = set()  # T of ours that were put behind their lease
 
     def begins(self, process: SimProcess, attempt: Attempt, instant: str) -> None:
         """A stranger has taken its T."""
@@ -89,12 +92,27 @@ class Neighbourhood:
             if scheduler.current is not None and (tenure is None or tenure.over):
                 scheduler.violation = Anomaly(f"{path} was put by {process.name}, which has given the lock back")
             self._break(f"{path} was put behind a lease")
+            if commits and instant.requested not in self.foreign:
+                self._behind.add(instant.requested)
         elif commits and instant.requested not in self.foreign and self._was_long_read(instant.requested):
             self._break(f"{path} was put over one that was paused before it had read the timeline")
         elif commits and self._silent_s.get(instant.requested, 0.0) >= SILENT_S:
             self._break(f"{path} was put by one that was silent for long")
-        if commits and self.broken and self._hidden is None and (found := self._skipped()):
-            self._hidden = scheduler.now, found
+        if commits and self.broken and self._hidden is None and (found := self._all_skipped()):
+            self._hidden = scheduler.now, f"{found[0].kept} hides {found[0].lost}"
+
+    def judge_told(self, attempts: Iterable[Attempt]) -> None:
+        """Raise `UnnoticedError` if one was told that it is committed, was put behind its lease, and is hidden."""
+        lost = {each.lost: each.kept for each in self._all_skipped()}
+        for each in attempts:
+            if (
+                each.outcome == "committed"
+                and each.instant in self._behind & lost.keys()
+                and lost[each.instant] in self.foreign
+            ):
+                raise UnnoticedError(
+                    f"{each.name} was told that it is committed, and {lost[each.instant]} hides {each.instant}"
+                )
 
     def judge(self, entries: Iterable[LogEntry], timeline: Timeline) -> None:
         """Raise `Anomaly` unless the log has imported each commit of another engine."""
@@ -114,12 +132,11 @@ class Neighbourhood:
                 f"{instant.requested} was committed, and nobody has noticed that {self._hidden[1]}"
             )
 
-    def _skipped(self) -> str:
-        """A commit that another one hides, as the chain of versions of its file group tells."""
+    def _all_skipped(self) -> Sequence[Skipped]:
+        """The commits that others hide, as the chains of versions of their file groups tell."""
         stored = self._world.objects.stored
         names = [path.rpartition("/")[2] for path in stored if path.startswith(TIMELINE)]
         done = [(name, each) for name in names if (each := parse(name, layout=2)) and each.action in COMMIT_ACTIONS]
         bodies = [(each, name, stored[f"{TIMELINE}/{name}"].body) for name, each in done if each.completed]
         commits = [(each, decode_commit(body, name=name, layout=2)) for each, name, body in bodies]
-        found = skipped(commits, lambda _: None, merge_on_read=False)
-        return f"{found[0].kept} hides {found[0].lost}" if found else ""
+        return skipped(commits, lambda _: None, merge_on_read=False)

@@ -248,6 +248,7 @@ class World:
             self.also["hidden commits that were noticed"] += isinstance(e, CorruptTableError)
         if self.neighbourhood.broken:
             self.also["schedules whose lock did not exclude"] += 1
+            self.neighbourhood.judge_told(self.attempts)
             return
         self.objects.changed = lambda path, what: None
         self.alone(self._audit)

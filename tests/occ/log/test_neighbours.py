@@ -43,6 +43,7 @@ from ..transaction.test_columns import begin_wide
 from ..world import BEGUN, World, Writer, add, after, content, fate, overwrite, writes
 from .test_shared_lock import before_the_lock
 from .test_strangers import Engine, engine_commits, skipped, take_over
+from .test_uniqueness import insert
 
 TIMELINE = ".hoodie/timeline"
 
@@ -1069,3 +1070,23 @@ def test_a_commit_is_not_acknowledged_if_a_neighbour_acted_while_both_had_the_lo
         assert raised.value.instant == txn.instant
     with beside.fresh() as table:
         assert fate(table, txn.instant) == ["begin", "commit"]
+
+
+@pytest.mark.parametrize("part", ["a", "b"])
+def test_a_commit_of_ours_whose_entry_could_not_be_appended_may_have_inserted_any_key(beside, part):
+    """Its import knows its files, and not the hashes of its new keys."""
+    a, b = beside.writer("A"), beside.writer("B")
+    one, two = a.table.transaction("upsert"), b.table.transaction("upsert")
+    insert(one, part, "new")
+    insert(two, "a", "new")
+    b.store.add(Refuse(On("put_if_absent", "/log/"), errno=errno.ENOSPC, forever=True))
+    assert two.commit() is not None
+    b.store.reset()
+    if part == "a":
+        with pytest.raises(ConflictError):
+            one.commit()
+    else:
+        assert one.commit() is not None
+    with beside.fresh() as table:
+        keys = [(row["id"], row["part"]) for row in table.read().to_pylist()]
+        assert len(set(keys)) == len(keys)
