@@ -250,8 +250,14 @@ class World:
             self.also["schedules whose lock did not exclude"] += 1
             self.neighbourhood.judge_told(self.attempts)
             return
-        self.objects.changed = lambda path, what: None
-        self.alone(self._audit)
+        # A request may still arrive whose sender has given up, and hide what was put meanwhile.
+        late = self.shape.strangers > 0
+        self.objects.changed = lambda path, what: self.neighbourhood.made(path) if late and what == "made" else None
+        try:
+            self.alone(self._audit)
+        except Anomaly:
+            if not self.neighbourhood.broken:
+                raise
 
     def alone(self, call: Callable[[], None]) -> None:
         """One honest process, and nothing goes wrong any more."""
