@@ -416,16 +416,19 @@ class Landing:
         session = self._attempt.session
         # `decide` runs under the lease, again at every slot tried: a slot lost to another writer adds a commit to check.
         with step("append"):
-            entry = session.log.append(
-                lambda state: self.decide(state, lease, template),
-                # A JVM writer that shares the lock may have committed while we waited for it.
-                look=self._looks_now or session.lock.shared_with_jvm,
-                first=partial(self._put_first, lease) if session.settings.timeline_first else None,
-            )
+            try:
+                entry = session.log.append(
+                    lambda state: self.decide(state, lease, template),
+                    # A JVM writer that shares the lock may have committed while we waited for it.
+                    look=self._looks_now or session.lock.shared_with_jvm,
+                    first=partial(self._put_first, lease) if session.settings.timeline_first else None,
+                )
+            except LakeLatchError:
+                self._refuse_clash(lease)
+                raise
         assert isinstance(entry, Commit)
         self.appended = True
-        if self._before is not None:
-            self._refuse_clash(lease, self._before)
+        self._refuse_clash(lease)
         with step("publish"):
             self.publish_result(entry, lease)
 
@@ -544,7 +547,7 @@ class Landing:
             lost = False
         self._before = known if lost else None
 
-    def _refuse_clash(self, lease: TableLease, before: frozenset[tuple[str, str]]) -> None:
+    def _refuse_clash(self, lease: TableLease) -> None:
         """Do not acknowledge the commit if another engine did anything while it was put and the lease was lost.
 
             t=0  a JVM sees no lock file, and is paused; ours takes the lock, and asks for it for the last time
@@ -554,7 +557,9 @@ class Landing:
         What they did under the lock is over when we have it again. So there is no clash behind a listing that shows
         nothing new.
         """
-        attempt, session = self._attempt, self._attempt.session
+        attempt, session, before = self._attempt, self._attempt.session, self._before
+        if before is None:
+            return
         lease.release()
         again: TableLease | None = None
         try:
