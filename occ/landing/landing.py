@@ -112,6 +112,7 @@ class Landing:
         self._forged = False  # another commit than those prepared is in the log
         self.result: CommitResult | None = None
         self.appended = False
+        self._putting = False  # the completed instant, before there is an entry
         self._before: frozenset[tuple[str, str]] | None = (
             None  # what others had begun, if the lease was lost at the put
         )
@@ -209,6 +210,13 @@ class Landing:
         attempt = self._attempt
         if self.result is not None:  # interrupted after the completed instant was put
             attempt.over("committed")
+            raise error
+        if self._putting and not isinstance(error, LakeLatchError):  # or meanwhile: it may stand there, or still arrive
+            attempt.over("unknown")
+            unknown = outcome_unknown(attempt, error, asked=False)
+            if isinstance(error, Exception):
+                raise unknown from error
+            error.add_note(str(unknown))
             raise error
         error = attempt.explained(error)
         asked, interrupted = self._asked, not isinstance(error, Exception)
@@ -535,6 +543,7 @@ class Landing:
         refuse_neighbour_in_the_way(attempt, self._workspace.changes.write_set().groups)
         known = session.log.others()
         lease.ensure_held(fresh=True)
+        self._putting = True
         session.log.put_first(entry)
         self.result = CommitResult(attempt.instant, entry.completion, -1, True)
         try:

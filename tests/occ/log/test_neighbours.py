@@ -1097,3 +1097,30 @@ def test_a_commit_of_ours_whose_entry_could_not_be_appended_may_have_inserted_an
     with beside.fresh() as table:
         keys = [(row["id"], row["part"]) for row in table.read().to_pylist()]
         assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize("there", [True, False])
+def test_who_is_interrupted_while_its_instant_is_put_takes_nothing_back(beside, monkeypatch, there, error):
+    a = beside.writer("A")
+    txn = a.begin_add("a")
+
+    def interrupted(log, commit):
+        if there:
+            put(log, commit)
+        raise error
+
+    put = CommitLog.put_first
+    monkeypatch.setattr(CommitLog, "put_first", interrupted)
+    with pytest.raises(KeyboardInterrupt if error is KeyboardInterrupt else CommitStateUnknownError) as raised:
+        txn.commit()
+    assert txn.instant in str((raised.value, getattr(raised.value, "__notes__", "")))
+    assert "nothing landed" not in str(raised.value.__notes__)
+    monkeypatch.undo()
+    b = beside.writer("B")
+    b.add("b")
+    if not there:
+        a.die()
+        assert b.table.rollback_failed_writes(wait=True) == [txn.instant]
+    assert beside.content() == BEGUN | {"b0": 1, "b1": 1} | ({"a0": 1, "a1": 1} if there else {})
+    sound(beside)
