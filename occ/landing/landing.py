@@ -25,6 +25,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -38,11 +39,12 @@ from ...errors import (
     LockTimeoutError,
     LockUnavailableError,
     RolledBackError,
+    StorageError,
 )
 from ...hudi.timeline import next_label, to_epoch_ms
 from ...tracing import step
 from ..coordination import Question
-from ..entries import REQUEST_BYTES, Commit, LogEntry, Loss, Request, echo_of
+from ..entries import REQUEST_BYTES, Commit, LogEntry, Loss, Origin, Request, echo_of
 from ..liveness import delete_announced, list_markers
 from ..log import LogState, UndecidedError, attach
 from ..rebase import MergeAgain
@@ -56,7 +58,10 @@ from ..session import (
     outcome_unknown,
     refuse_landed,
 )
+from ..staging import Staged
 from ..turns import InTheWay
+from ..workspace import Attempt, Workspace
+from .validator import CommitValidator
 from .yielding import (
     NeighbourInTheWayError,
     merge_again,
@@ -69,11 +74,9 @@ from .yielding import (
 
 if TYPE_CHECKING:
     from ..session import TableLease
-    from ..staging import Staged
-    from ..workspace import Attempt, Workspace
-    from .validator import CommitValidator
 
 _AT_SLOT = frozenset(("C", "token", "schema", "echo"))  # fields of a commit that are known only at its slot
+COVERS = "lakelatch.covers"  # among the extraMetadata of an empty commit: the T of that which it covers
 _log = logging.getLogger("lakelatch.transaction")
 
 
@@ -300,6 +303,7 @@ class Landing:
             if self._attempt.session.settings.timeline_first and self._attempt.lease is None:
                 yield_to_neighbours(self._attempt, self._workspace)
             try:
+                cover_log_files(self._attempt, self._workspace, self._attempt.release)
                 self._land()
             except InTheWay as e:
                 self._attempt.release()  # nobody waits while holding the lock
@@ -615,6 +619,38 @@ class Landing:
         delete_announced(session.store, [m for m in announced if m.path not in wanted])
         if record is not None:
             record.markers = [each for each in record.markers if each.path in wanted]
+
+
+def cover_log_files(attempt: Attempt, workspace: Workspace, release: Callable[[], None]) -> None:
+    """Land an empty commit of a larger T first, if a compaction by Hudi's JVM could pass over log files of this attempt.
+
+        t=1  ours commits a log file with T=6, as a replacecommit; the newest deltacommit has T=5
+        t=2  the JVM compacts the file group, and skips the blocks of that log file: it reads up to the largest T among
+             completed commits, deltacommits and rollbacks, and does not count replacecommits (1.2.0, tried)
+
+    ``release`` gives back every lock that is held, since the empty commit takes the table's.
+    """
+    session, follower = attempt.session, attempt.follower
+    if attempt.announced_as != "replacecommit" or not workspace.changes.logs:
+        return
+    counted = (each for each in follower.commits if each.action in ("commit", "deltacommit"))
+    if follower.complete and any(each.instant > attempt.instant for each in counted):
+        return
+    release()
+    changes = Staged("upsert", merge_on_read=True)
+    changes.empty_too = True
+    claim, origin = replace(attempt.claim, reserved=None), Origin(note={COVERS: attempt.instant})
+    covering = Attempt.begin(session, "upsert", changes.operation, claim, origin=origin, under=lambda _: None)
+    validator = CommitValidator.of(session, changes, session.settings)
+    try:
+        Landing(covering, Workspace(covering, changes), validator).commit()
+    except CommitStateUnknownError as e:
+        raise StorageError(
+            f"{attempt.url}: {attempt.instant} does not land: the empty commit {covering.instant}, which has to stand before it "
+            f"on a table with log files, got no answer ({e}). Nothing of ours landed; a retry is safe",
+            table=attempt.url,
+            instant=attempt.instant,
+        ) from e
 
 
 def staged_entry(attempt: Attempt, changes: Staged) -> Commit:

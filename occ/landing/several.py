@@ -34,6 +34,7 @@ from ..session import (
     put_outcome,
 )
 from ..turns import InTheWay
+from .landing import cover_log_files
 from .yielding import merge_again, merges_under_lock, wait_for, wait_for_outcome
 
 if TYPE_CHECKING:
@@ -82,6 +83,9 @@ class SeveralLanding:
     def _try(self) -> bool:
         """Commit; False: something had to be waited for or merged again first, and all is decided again."""
         try:
+            for each in self._all:
+                self._at = each
+                cover_log_files(each.attempt, each.workspace, self._release)
             with ExitStack() as held:
                 templates = [self._template(each) for each in self._all]
                 leases = [self._lease(each, held) for each in self._all]

@@ -174,7 +174,8 @@ def merge_again(attempt: Attempt, workspace: Workspace, lost: MergeAgain) -> Non
     if task is None or not session.settings.rebase or (slow and rebase.stalls and workspace.reserves_next):
         raise lost_against(attempt, lost.conflicts[0])
     _log.info("%s %s merges again, round %d: %s", attempt.operation, attempt.instant, rebase.round, lost)
-    attempt.announce_as("replacecommit")
+    if task.lost.units or task.lost.appeared:  # log files stay where they are, and replace nothing
+        attempt.announce_as("replacecommit")
     try:
         with step("merge"):
             rebase.run(task)

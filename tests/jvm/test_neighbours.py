@@ -198,6 +198,45 @@ def test_a_plan_of_the_jvm_is_executed_by_ours(tmp_path: Path, service: str) -> 
     table.close()
 
 
+@pytest.mark.parametrize("how", ["two calls", "merged again"])
+def test_the_jvm_compacts_log_files_of_a_commit_that_replaces_file_groups(tmp_path: Path, how: str) -> None:
+    """A compaction reads no block above the newest deltacommit, and a replacecommit is none (`cover_log_files`)."""
+    shared = Shared(tmp_path, **KINDS["merge-on-read, simple index"])
+    table = shared.table
+    table.upsert([row("p", "a", number, 1) for number in range(3)])
+    expected = shared.agreed() | {"p0a": 8}
+    if how == "merged again":
+        theirs, ours = table.transaction("upsert"), table.transaction("upsert")
+        theirs.upsert([row("p", "a", 1, 7)])
+        ours.upsert([row("p", "a", 0, 8)])
+        theirs.commit()
+        ours.commit()
+        expected["p1a"] = 7
+    elif how == "two calls":
+        with table.transaction("upsert") as ours:
+            ours.upsert([row("q", "a", 0, 1), row("p", "a", 0, 8)])
+            ours.upsert([row("q", "a", 0, 2)])
+        expected["q0a"] = 2
+    (answer,) = ask_jvm(
+        [
+            {
+                "kind": "service",
+                "service": "compaction",
+                "path": str(shared.path),
+                "name": table.config.name,
+                "schema": table.config.create_schema,
+                "options": shared.options,
+            }
+        ],
+        tmp_path,
+    )
+    assert "rows" in answer, answer["error"]
+    assert shared.agreed() == expected
+    assert [each.logs for each in table.snapshot().file_slices() if each.logs] == []
+    shared.sound()
+    table.close()
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", some(["copy-on-write, simple index", "merge-on-read, simple index"], 1))
 def test_a_restore_of_the_jvm_is_imported(tmp_path: Path, kind: str) -> None:

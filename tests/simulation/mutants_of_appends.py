@@ -9,7 +9,7 @@ from unittest import mock
 
 from lakelatch.conflict.operations import COMPLETED, Kind
 from lakelatch.hudi.timeline import snapshot
-from lakelatch.occ.landing import validator
+from lakelatch.occ.landing import landing, validator
 from lakelatch.occ.rebase import replay_rows
 from lakelatch.occ.services import log_compaction
 from lakelatch.occ.staging import apply_rows
@@ -50,6 +50,12 @@ def a_row_that_comes_back_is_appended() -> Patches:
 def an_older_value_is_appended() -> Patches:
     """What was read and became older stands in a log file, which readers merge by age."""
     return [mock.patch.object(apply_rows, "_older", return_value=set[str]())]
+
+
+@mutant(lambda shape: replace(_appends(shape), bucket_count=None))
+def nobody_covers_log_files() -> Patches:
+    """What replaces file groups has log files as well, and is the newest by T: a compaction of Hudi's skips them."""
+    return [mock.patch.object(landing, "cover_log_files")]
 
 
 @mutant(lambda shape: replace(_appends(shape), keepers=2))

@@ -30,8 +30,11 @@ from lakelatch.hudi.merge import merged_rows
 from lakelatch.hudi.table import TableConfig
 from lakelatch.hudi.timeline import FileSlice, Snapshot
 from lakelatch.occ.entries.entries import Commit, LogEntry, singly
+from lakelatch.occ.landing.landing import COVERS
+from lakelatch.occ.log.publisher import metadata_of
 from lakelatch.occ.table.table import Table
 from lakelatch.occ.transaction.transaction import Transaction
+from lakelatch.storage import Store
 from lakelatch.testing import FakeEnvironment
 
 from .history import FOUNDER, Anomaly, Attempt, State, Value
@@ -255,6 +258,35 @@ def judge_columns(attempts: Iterable[Attempt], entries: Iterable[LogEntry]) -> i
                 raise Anomaly(f"{attempt.name} dropped {_SPARE}, and its own commit has it")
             drops += attempt.spare is None
     return drops
+
+
+def covers(store: Store, entries: Iterable[LogEntry]) -> list[Attempt]:
+    """The empty commits that writers have made to cover another (`cover_log_files`), each as an attempt at nothing."""
+    commits = (each for entry in entries for each in singly(entry) if isinstance(each, Commit))
+    told = ((commit, metadata_of(store, commit)) for commit in commits if commit.operation == "UPSERT")
+    return [
+        Attempt(f"cover of {metadata.extra[COVERS]}", commit.instant, outcome="committed")
+        for commit, metadata in told
+        if COVERS in metadata.extra
+    ]
+
+
+def judge_covered(store: Store, entries: Iterable[LogEntry]) -> int:
+    """A compaction of Hudi's meets the blocks of every log file. Return how many commits another had to cover for that.
+
+    It reads up to the largest T of the completed commits and deltacommits, and replacecommits do not count.
+    """
+    counted, covered = "", 0
+    for commit in (each for entry in entries for each in singly(entry) if isinstance(each, Commit)):
+        if commit.action != "replacecommit":
+            counted = max(counted, commit.instant)
+        elif any(stat.log_files for stat in metadata_of(store, commit).stats):
+            covered += 1
+            if counted < commit.instant:
+                raise Anomaly(
+                    f"a compaction of Hudi's would pass over the log files of {commit.instant}, above {counted}"
+                )
+    return covered
 
 
 class InPlace:

@@ -137,9 +137,8 @@ def test_every_fault_has_struck_every_step_of_the_protocol():
             struck += next((s for s in (run(each).faults.struck for each in aimed) if s[fault, step]), Counter())
     assert not missed()
     assert {fault for fault, _ in struck} == set(FAULTS)
-    assert all(
-        also[each] for each in ("power cuts", "names lost in them", "archivals", "compactions", "tables with buckets")
-    )
+    happened = ("power cuts", "names lost in them", "archivals", "compactions", "tables with buckets")
+    assert all(also[each] for each in (*happened, "commits that another covers"))
     told = {"committed", "conflict", "lost", "aborted", "rolled back", "unknown", "no lock", "cut off", "failed"}
     assert told <= set(outcomes)
     assert outcomes["committed"] > sum(outcomes.values()) / 2, "most schedules get something done"

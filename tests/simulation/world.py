@@ -531,7 +531,7 @@ class World:
             _refuse_false_alarm(self.attempts, in_vain=bool(self.shape.keepers))
         story = judge(
             entries,
-            self.attempts,
+            [*self.attempts, *row_tables.covers(table.store, entries)],
             self.looks,
             self.state(table),
             self.base,
@@ -565,6 +565,7 @@ class World:
                 bucketed=self.shape.bucket_count is not None,
                 foreign=self.neighbourhood.foreign,
             )
+        self.also["commits that another covers"] += row_tables.judge_covered(table.store, entries)
         self.also["columns dropped"] += row_tables.judge_columns(self.attempts, entries)
         if self.shape.streams:
             stream_tables.judge_conflicts(self.attempts, entries)

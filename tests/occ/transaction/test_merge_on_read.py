@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
 
 import lakelatch
-from lakelatch.errors import ConfigError, ConflictError, InputError
+from lakelatch.errors import ConfigError, ConflictError, InputError, StorageError
 from lakelatch.hudi.files import list_data_files
 from lakelatch.occ.check.check import check
+from lakelatch.occ.landing import Landing
 from lakelatch.testing import FakeEnvironment
 
 from ...thorough import some
@@ -189,6 +191,99 @@ def test_a_row_that_comes_back_has_a_new_key(tmp_path, first, write, options):
         known.upsert(rows({"x1": 4}))
         assert not known.workspace.changes.values()
         known.abort()
+
+
+# --- what a compaction of Hudi's reads: no log block above the newest commit or deltacommit, and it counts no replacecommit
+
+
+def _two_calls(transaction: lakelatch.Transaction, key: str = "x0") -> None:
+    """A change of a known row, in a log file, and of a new one, whose second version replaces the group of its first."""
+    transaction.upsert(rows({key: 8, "x9": 1}))
+    transaction.upsert(rows({"x9": 2}))
+
+
+def test_a_commit_that_replaces_is_covered_if_it_has_log_files(tmp_path):
+    with table(tmp_path / "t") as t:
+        t.upsert(rows({"x0": 1}))
+        with t.transaction() as txn:
+            _two_calls(txn)
+        cover, mine = t.timeline().commits[-2:]
+        assert (cover.action, mine.action, mine.requested) == ("deltacommit", "replacecommit", txn.instant)
+        assert cover.requested > mine.requested
+        assert cover.completed < mine.completed
+        told = t.timeline().metadata(cover)
+        assert (told.stats, told.extra["lakelatch.covers"]) == ((), txn.instant)
+        assert content(t) == independent_content(tmp_path / "t") == {"x0": 8, "x9": 2}
+        sound(t)
+
+
+def test_a_commit_that_replaces_is_not_covered_below_another_or_without_log_files(tmp_path):
+    with table(tmp_path / "t") as t:
+        t.upsert(rows({"x0": 1, "x1": 1}))
+        older, newer = t.transaction(), t.transaction()
+        _two_calls(older)
+        newer.upsert(rows({"y0": 1}))
+        newer.commit()
+        older.commit()
+        with t.transaction() as txn:
+            txn.upsert(rows({"y8": 1}))
+            txn.upsert(rows({"y8": 2}))
+        found = [(each.action, each.requested) for each in t.timeline().commits[-3:]]
+        assert found == [
+            ("deltacommit", newer.instant),
+            ("replacecommit", older.instant),
+            ("replacecommit", txn.instant),
+        ]
+
+
+def test_log_files_that_others_have_appended_beside_stay_a_deltacommit(tmp_path):
+    with table(tmp_path / "t") as t:
+        t.upsert(rows({"x0": 1, "x1": 1}))
+        theirs, mine = t.transaction(), t.transaction()
+        theirs.upsert(rows({"x1": 2}))
+        mine.upsert(rows({"x0": 2}))
+        theirs.commit()
+        mine.commit()
+        assert {each.action for each in t.timeline().commits} == {"deltacommit"}
+        assert content(t) == independent_content(tmp_path / "t") == {"x0": 2, "x1": 2}
+
+
+def test_every_table_of_a_transaction_is_covered(tmp_path):
+    env = FakeEnvironment(seed=1)
+    with table(tmp_path / "s", env=env) as s, table(tmp_path / "t", env=env) as t:
+        for each in (s, t):
+            each.upsert(rows({"x0": 1}))
+        with lakelatch.transaction(s, t) as several:
+            for each in (s, t):
+                _two_calls(several[each])
+        for each in (s, t):
+            cover, mine = each.timeline().commits[-2:]
+            assert (cover.action, mine.action) == ("deltacommit", "replacecommit")
+            assert cover.requested > mine.requested
+            assert content(each) == {"x0": 8, "x9": 2}
+            sound(each)
+
+
+def test_a_cover_that_gets_no_answer_ends_what_it_was_for(tmp_path):
+    with table(tmp_path / "t") as t:
+        t.upsert(rows({"x0": 1}))
+        txn = t.transaction()
+        _two_calls(txn)
+        unknown = lakelatch.CommitStateUnknownError("no answer")
+        real = Landing.commit
+
+        def commit(self: Landing) -> Any:
+            if self._attempt.instant != txn.instant:
+                raise unknown
+            return real(self)
+
+        with (
+            mock.patch.object(Landing, "commit", commit),
+            pytest.raises(StorageError, match="Nothing of ours landed") as told,
+        ):
+            txn.commit()
+        assert told.value.instant == txn.instant
+        assert content(t) == {"x0": 1}
 
 
 def test_what_was_aborted_or_rolled_back_leaves_no_log_file(tmp_path):
