@@ -65,7 +65,7 @@ from .epochs import (
     slot_path,
 )
 from .foreign_commits import ForeignCommits
-from .imports import imported, refuse_planned_rollback, refuse_skipped
+from .imports import completed_name, imported, refuse_planned_rollback, refuse_skipped
 from .publisher import Publisher, files_only, metadata_of
 from .read_ahead import ReadAhead
 from .state import LogState
@@ -76,6 +76,7 @@ EPOCH_SLOTS = 1000  # the most entries that a cold reader reads
 _RECENT, _RECENT_FILES = 256, 4096  # commits, and files that they name
 _KNOWN, _KNOWN_BYTES = 1024, 8 << 20  # entries that are told to others, and their bytes
 _PATIENCE_S = 60.0
+_LOOKS_MAX = 5  # for completed instants that vanish between listing and reading
 _SEEN_S = 1.0  # the longest that a warm reader may miss commits that other engines made past the log
 _log = logging.getLogger("lakelatch.log")
 
@@ -670,13 +671,28 @@ class CommitLog:
 
     def _to_import(self) -> Import | None:
         """Return the entry that imports what is completed on the timeline and not in the log. Under the table's lock only."""
-        folder = self._timeline.folder
-        shown = self._timeline.since(self._foreign.listed_from)
-        self._foreign.judge(shown)
-        new = self._foreign.unknown(shown)
-        if not new:
-            return None
-        entry = imported(self._store, folder, new, self.state, self._timeline.standing)
+        folder, missed = self._timeline.folder, 0
+        while True:
+            shown = self._timeline.since(self._foreign.listed_from)
+            self._foreign.judge(shown)
+            if not (new := self._foreign.unknown(shown)):
+                return None
+            bodies = {each: self._store.body(f"{folder}/{completed_name(each)}") for each in new}
+            there = {each: body for each, body in bodies.items() if body is not None}
+            if len(there) == len(new):
+                break
+            # Another engine has rolled it back meanwhile; or this process was paused, and others have imported it and taken
+            # it back by a restore.
+            missed += 1
+            if missed == _LOOKS_MAX:
+                lacking = next(each for each in new if each not in there)
+                raise CorruptTableError(
+                    f"{self._store.url}: {completed_name(lacking)} is listed on the timeline and is not there when it is read, "
+                    f"{missed} times. Nothing was written; a retry is safe",
+                    table=self._store.url,
+                    instant=lacking.requested,
+                )
+        entry = imported(self._store, there, self.state, self._timeline.standing)
         contents = {
             each.instant: metadata_of(self._store, each) for each in entry.members if each.action in COMMIT_ACTIONS
         }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -38,16 +38,21 @@ _log = logging.getLogger("lakelatch.log")
 ENGINE = "another engine"  # the writer of a commit that was imported
 
 
+def completed_name(instant: Instant) -> str:
+    """The name of a completed instant of another engine, whose action need not be known here."""
+    return f"{instant.requested}_{instant.completed}.{instant.action}"
+
+
 def imported(
     store: Store,
-    folder: str,
-    found: Sequence[Instant],
+    found: Mapping[Instant, bytes],
     state: LogState,
     standing: Callable[[Collection[str], str], tuple[Landed, ...]],
 ) -> Import:
     """Return the entry that takes these completed instants into the log, in the order of C.
 
     Args:
+        found: with their content.
         standing: returns the batches that become the newest of these sources again, by the commits up to that C.
 
     Raises:
@@ -57,7 +62,7 @@ def imported(
     """
     members = []
     for each in sorted(found, key=lambda instant: instant.order):
-        name = f"{each.requested}_{each.completed}.{each.action}"  # that action may be unknown
+        name = completed_name(each)
         if (ended := state.ended.get(each.requested)) is not None:
             raise TableError(
                 f"{store.url}: {name} is on the timeline, although the log says of it {ended!r}: its writer lost the lock, was "
@@ -73,18 +78,10 @@ def imported(
                 table=store.url,
                 instant=each.requested,
             )
-        body = store.body(f"{folder}/{name}")
-        if body is None:
-            raise CorruptTableError(
-                f"{store.url}: {name} was listed and is gone: a rollback of another engine has taken it. Nothing was "
-                "written; a retry is safe",
-                table=store.url,
-                instant=each.requested,
-            )
         if each.action == "restore":
-            members.append(_restore_of(store, each, body, state, standing))
+            members.append(_restore_of(store, each, found[each], state, standing))
         else:
-            content = decode_commit(body, name=name, layout=2, table=store.url)
+            content = decode_commit(found[each], name=name, layout=2, table=store.url)
             members.append(_entry_of(store, each, content, state))
     return Import(tuple(members))
 

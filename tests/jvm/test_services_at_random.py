@@ -98,9 +98,7 @@ class Story:
         else:
             config = shared.table.config
             request = {"kind": "service", "service": kind, "path": str(shared.path), "name": config.name}
-            (answer,) = ask_jvm(
-                [request | {"schema": config.create_schema, "options": shared.options}], shared.folder
-            )
+            (answer,) = ask_jvm([request | {"schema": config.create_schema, "options": shared.options}], shared.folder)
         self.told.append(f"theirs {kind}")
         assert "rows" in answer, (self.told, answer["error"])
 

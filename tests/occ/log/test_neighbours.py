@@ -435,6 +435,33 @@ def test_a_restore_waits_for_every_neighbour_at_work(beside):
     assert beside.content() == BEGUN | {"b0": 1, "b1": 1}
 
 
+@pytest.mark.parametrize("stays", [False, True], ids=["deleted meanwhile", "listed, and never there"])
+def test_a_completed_instant_that_vanishes_before_it_is_read_is_looked_for_again(beside, monkeypatch, stays):
+    """Ours was paused there; meanwhile it was rolled back, or others imported it and a restore of theirs took it back."""
+    a = beside.writer("A")
+    theirs = Engine(beside, later(a))
+    theirs.complete()
+    (done,) = theirs.timeline.glob(f"{theirs.requested}_*.commit")
+    a.env.advance(1.0)
+    body = a.table.store.body
+
+    def gone(path: str) -> bytes | None:
+        if path.endswith(done.name) and not stays:
+            for each in theirs.timeline.glob(f"{theirs.requested}*"):
+                each.unlink()
+        return None if path.endswith(done.name) else body(path)
+
+    monkeypatch.setattr(a.table.store, "body", gone)
+    if stays:
+        with pytest.raises(CorruptTableError, match=rf"{done.name} is listed .* a retry is safe"):
+            a.add("a")
+        assert imports(beside) == []
+        return
+    a.add("a")
+    assert imports(beside) == []
+    assert beside.content() == BEGUN | {"a0": 1, "a1": 1}
+
+
 def half_written(theirs: Engine) -> None:
     theirs.complete()
     (done,) = theirs.timeline.glob(f"{theirs.requested}_*.commit")
