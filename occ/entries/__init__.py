@@ -1,6 +1,6 @@
 """The entries of the commit log: begin, commit, end and setting, as values and as bytes."""
 
-from .batches import NOTHING, UNTOLD, Batch, Batches, BatchGiven, Landed, Origin, note_in
+from .batches import COVERS, NOTHING, UNTOLD, Batch, Batches, BatchGiven, Landed, Origin, note_in
 from .column_statistics import (
     RANGES,
     columns_of,

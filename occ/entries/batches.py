@@ -158,6 +158,7 @@ class Batches:
 # group commits as the files do, and every reader of Hudi sees them. A note's keys stand there as they are given, as
 # those of Hudi's own ``hoodie.datasource.write.commitmeta.key.prefix``; what other engines left there reads as a note too.
 
+COVERS = "lakelatch.covers"  # of an empty commit: the T of that whose log files it covers
 NOTE_BYTES = 4096  # of all keys and values: every reader of the timeline reads them with each commit
 _KEY_LONGEST = 100
 _NAMES = frozenset({"schema", "latest_schema"})

@@ -44,7 +44,7 @@ from ...errors import (
 from ...hudi.timeline import next_label, to_epoch_ms
 from ...tracing import step
 from ..coordination import Question
-from ..entries import REQUEST_BYTES, Commit, LogEntry, Loss, Origin, Request, echo_of
+from ..entries import COVERS, REQUEST_BYTES, Commit, LogEntry, Loss, Origin, Request, echo_of
 from ..liveness import delete_announced, list_markers
 from ..log import LogState, UndecidedError, attach
 from ..rebase import MergeAgain
@@ -76,7 +76,6 @@ if TYPE_CHECKING:
     from ..session import TableLease
 
 _AT_SLOT = frozenset(("C", "token", "schema", "echo"))  # fields of a commit that are known only at its slot
-COVERS = "lakelatch.covers"  # among the extraMetadata of an empty commit: the T of that which it covers
 _log = logging.getLogger("lakelatch.transaction")
 
 

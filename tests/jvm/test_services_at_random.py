@@ -36,34 +36,35 @@ class Story:
         self.value += 1
         return who, self.luck.choice("ab"), self.luck.randint(0, 5), self.value
 
-    def _call(self, txn: lakelatch.Transaction, rows: Rows) -> str:
-        """One call of a transaction, on the rows as it has to see them."""
+    def _call(self, txn: lakelatch.Transaction) -> tuple[str, Callable[[Rows], None]]:
+        """Make one call of a transaction; what it was, and what it does to the rows."""
         kind = self.luck.choice(["upsert"] * 5 + ["delete", "update_where", "delete_where"])
         kind = "overwrite" if txn.operation == "insert_overwrite" else kind
-        if kind in ("upsert", "delete"):
-            some_rows = {each["id"]: each for each in (row(*self._one("p")) for _ in range(self.luck.randint(1, 3)))}
-            if kind == "upsert":
-                txn.upsert(list(some_rows.values()))
-                rows |= {key: each["v"] for key, each in some_rows.items()}
-            else:
-                txn.delete([{"id": key, "part": each["part"]} for key, each in some_rows.items()])
-                for key in some_rows:
-                    rows.pop(key, None)
-            return f"{kind} {list(some_rows)}"
-        who, part, number, value = self._one("p")
-        key = f"{who}{number}{part}"
-        if kind == "overwrite":
-            txn.overwrite([row(who, part, number, value)])
-            for each in [each for each in rows if each.endswith(part)]:
-                del rows[each]
-            rows[key] = value
-        elif kind == "update_where":
-            txn.update_where([("id", "=", key)], {"v": value})
-            rows |= {key: value} if key in rows else {}
-        else:
-            txn.delete_where([("id", "=", key)])
-            rows.pop(key, None)
-        return f"{kind} {key}"
+        many = self.luck.randint(1, 3) if kind in ("upsert", "delete") else 1
+        chosen = {each["id"]: each for each in (row(*self._one("p")) for _ in range(many))}
+        values, (key, one) = {name: each["v"] for name, each in chosen.items()}, next(iter(chosen.items()))
+
+        def does(rows: Rows) -> None:
+            for each in [each for each in rows if each in values or (kind == "overwrite" and each[-1] == key[-1])]:
+                if kind == "update_where":
+                    rows[each] = values[each]
+                else:
+                    del rows[each]
+            if kind in ("upsert", "overwrite"):
+                rows.update(values)
+
+        match kind:
+            case "upsert":
+                txn.upsert(list(chosen.values()))
+            case "delete":
+                txn.delete([{"id": name, "part": each["part"]} for name, each in chosen.items()])
+            case "overwrite":
+                txn.overwrite([one])
+            case "update_where":
+                txn.update_where([("id", "=", key)], {"v": one["v"]})
+            case _:
+                txn.delete_where([("id", "=", key)])
+        return f"{kind} {list(values)}", does
 
     def ours(self) -> None:
         """One to three transactions at once. One that loses has changed nothing; another is behind those before it."""
@@ -71,20 +72,18 @@ class Story:
             self.shared.table.transaction(self.luck.choice(["upsert", "upsert", "insert_overwrite"]))
             for _ in range(self.luck.choice((1, 1, 2, 3)))
         ]
-        before = dict(self.rows)
         for txn in self.luck.sample(begun, len(begun)):
-            after, calls = dict(before), [txn.operation]
+            calls = list[tuple[str, Callable[[Rows], None]]]()
             try:
-                calls += [self._call(txn, after) for _ in range(self.luck.randint(1, 3))]
+                calls += (self._call(txn) for _ in range(self.luck.randint(1, 3)))
                 txn.commit()
             except lakelatch.CommitError as e:
-                calls.append(type(e).__name__)
+                self.told.append(type(e).__name__)
                 txn.abort()
             else:
-                changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
-                self.rows = {key: v for key, v in self.rows.items() if key not in changed}
-                self.rows |= {key: after[key] for key in changed if key in after}
-            self.told.append(f"ours {txn.instant} {calls}")
+                for _, does in calls:
+                    does(self.rows)
+            self.told.append(f"ours {txn.instant} {txn.operation} {[told for told, _ in calls]}")
 
     def theirs(self) -> None:
         """A write of the JVM, or a table service of it."""

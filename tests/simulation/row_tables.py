@@ -29,8 +29,8 @@ from lakelatch.hudi.files import FileGroupId
 from lakelatch.hudi.merge import merged_rows
 from lakelatch.hudi.table import TableConfig
 from lakelatch.hudi.timeline import FileSlice, Snapshot
+from lakelatch.occ.entries.batches import COVERS
 from lakelatch.occ.entries.entries import Commit, LogEntry, singly
-from lakelatch.occ.landing.landing import COVERS
 from lakelatch.occ.log.publisher import metadata_of
 from lakelatch.occ.table.table import Table
 from lakelatch.occ.transaction.transaction import Transaction

@@ -342,6 +342,8 @@ class _Job:
             self._longest_s = max(self._longest_s, self._beat_at - (before or self._beat_at))
             put = self._store.put(f"{_HEARTBEATS}/{self.instant}", b"")
             if not before and not put.done:
+                if f"{_HEARTBEATS}/{self.instant}" not in self._stranger._world.objects.stored:
+                    self._attempt.instant = ""  # nobody has seen this T, and somebody else may take it
                 raise JobFailedError(f"{_HEARTBEATS}: {put.outcome}")
 
     def _read(self) -> View:

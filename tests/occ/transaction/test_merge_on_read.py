@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import lakelatch
+from lakelatch.cli.history.timeline import newest
 from lakelatch.errors import ConfigError, ConflictError, InputError, StorageError
 from lakelatch.hudi.files import list_data_files
 from lakelatch.occ.check.check import check
@@ -213,6 +214,8 @@ def test_a_commit_that_replaces_is_covered_if_it_has_log_files(tmp_path):
         assert cover.completed < mine.completed
         told = t.timeline().metadata(cover)
         assert (told.stats, told.extra["lakelatch.covers"]) == ((), txn.instant)
+        (row,) = (each for each in newest(t, 9) if each.requested == cover.requested)
+        assert row.reason.startswith(f"stands above {txn.instant}")
         assert content(t) == independent_content(tmp_path / "t") == {"x0": 8, "x9": 2}
         sound(t)
 

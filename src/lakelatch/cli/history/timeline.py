@@ -220,7 +220,7 @@ def _complete(row: Row, instant: Instant | None, seen: Timeline, archived: Mappi
 
 
 def _count(row: Row, content: CommitMetadata) -> None:
-    from ...occ.entries import note_in
+    from ...occ.entries import COVERS, note_in
 
     row.operation = content.operation or row.operation
     row.inserted = sum(stat.num_inserts for stat in content.stats)
@@ -228,6 +228,8 @@ def _count(row: Row, content: CommitMetadata) -> None:
     row.deleted = sum(stat.num_deletes for stat in content.stats)
     row.written = sum(stat.num_writes for stat in content.stats)
     row.note = note_in(content.extra) or None
+    if covered := content.extra.get(COVERS):
+        row.reason = f"stands above {covered}, so that compactions of Hudi's read its log files"
 
 
 def _print(rows: list[Row]) -> None:
