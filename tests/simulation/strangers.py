@@ -323,7 +323,12 @@ class _Job:
             self._refuse_restore()
             self.instant = stranger.clock()
             world.neighbourhood.begins(stranger._process, self._attempt, self.instant)
-            self._beat()
+            try:
+                self._beat()
+            except (JobFailedError, StorageError):
+                if f"{_HEARTBEATS}/{self.instant}" not in world.objects.stored:
+                    self._attempt.instant = ""  # nobody has seen this T, and somebody else may take it
+                raise
             self._timer = stranger._env.every(_BEAT_S, self._beat, name="another engine's heartbeat")
             stranger.put(Instant(self.instant, self._action, "requested"))
 
@@ -342,8 +347,6 @@ class _Job:
             self._longest_s = max(self._longest_s, self._beat_at - (before or self._beat_at))
             put = self._store.put(f"{_HEARTBEATS}/{self.instant}", b"")
             if not before and not put.done:
-                if f"{_HEARTBEATS}/{self.instant}" not in self._stranger._world.objects.stored:
-                    self._attempt.instant = ""  # nobody has seen this T, and somebody else may take it
                 raise JobFailedError(f"{_HEARTBEATS}: {put.outcome}")
 
     def _read(self) -> View:
