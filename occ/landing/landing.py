@@ -2,7 +2,8 @@
 
     write    put a marker before every data file; one name for each (file group, T), created exclusively
              (before and after, without the lock: wait for writers of higher rank that have reserved the file groups)
-    commit   take the lock; read the log to its head, with the newest commit published;
+    commit   log files, and file groups that are replaced? land an empty commit first (`cover_log_files`);
+             take the lock; read the log to its head, with the newest commit published;
              rolled back meanwhile? a conflicting commit? lease still held?
              only outdated merges conflict: give the lock back, merge again (`occ.rebase`), start over
              append commit(T, C), the commit point; slot taken: start over
