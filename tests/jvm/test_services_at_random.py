@@ -76,12 +76,12 @@ class Story:
             calls = list[tuple[str, Callable[[Rows], None]]]()
             try:
                 calls += (self._call(txn) for _ in range(self.luck.randint(1, 3)))
-                txn.commit()
+                landed = txn.commit()
             except lakelatch.CommitError as e:
                 self.told.append(type(e).__name__)
                 txn.abort()
-            else:
-                for _, does in calls:
+            else:  # None: nothing to do, as of its snapshot
+                for _, does in calls if landed else ():
                     does(self.rows)
             self.told.append(f"ours {txn.instant} {txn.operation} {[told for told, _ in calls]}")
 
