@@ -223,8 +223,8 @@ class World:
     def run(self) -> None:
         """Raises `Anomaly`, or what a broken promise raises."""
         self.config = TableConfig.from_bytes(self.objects.stored[PROPERTIES].body, table="sim")
-        self._rows = row_tables.Contents(lambda path: self.objects.stored[path].body, self.config)
-        self._wide = stream_tables.Contents(lambda path: self.objects.stored[path].body)
+        self._rows = row_tables.Contents(self._body, self.config)
+        self._wide = stream_tables.Contents(self._body)
         for path in sorted(self.objects.stored):
             self._settings_at(path)
         self.objects.changed = self._on_change
@@ -626,6 +626,13 @@ class World:
             return stream_tables.read_slice(table, each)
         return row_tables.read_slice(table, each) if self.shape.appends else read_slice(table.store, each)
 
+    def _body(self, path: str) -> bytes:
+        """A file that readers need."""
+        stored = self.objects.stored.get(path)
+        if stored is None:
+            raise Anomaly(f"{path} is gone, and is in a version that readers may see")
+        return stored.body
+
     def content(self, snapshot: Snapshot) -> State:
         if self.shape.streams:
             return self._wide(snapshot)
@@ -633,7 +640,7 @@ class World:
             return self._rows(snapshot)
         state = State()
         for group in snapshot.file_slices():
-            found = content_of(lambda path: self.objects.stored[path].body, group)
+            found = content_of(self._body, group)
             if not found.keys().isdisjoint(state):
                 raise Anomaly(f"two file groups hold one list: {sorted(found)} of {group.group}")
             state |= found
