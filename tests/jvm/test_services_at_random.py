@@ -102,7 +102,7 @@ class Story:
         assert "rows" in answer, (self.told, answer["error"])
 
 
-@pytest.mark.parametrize(("kind", "seed"), some([(kind, seed) for seed in range(6) for kind in KINDS], 4))
+@pytest.mark.parametrize(("kind", "seed"), some([(kind, seed) for seed in range(6) for kind in KINDS], 2))
 def test_random_transactions_between_services_of_the_jvm(tmp_path: Path, kind: str, seed: int) -> None:
     story = Story(tmp_path, kind, seed)
     does: list[Callable[[], Any]] = [story.ours, story.ours, story.theirs]
