@@ -37,5 +37,10 @@ def mutant(suits: Change = lambda shape: shape) -> Callable[[Callable[[], Patche
 
 
 def method(owner: Any, name: str, make: Callable[[Any], Any]) -> AbstractContextManager[Any]:
-    """Replaces a method by what ``make`` makes of it."""
-    return mock.patch.object(owner, name, make(getattr(owner, name)))
+    """Replaces a method by what ``make`` makes of it, which takes the same arguments: otherwise it would fail, not mislead."""
+    real = getattr(owner, name)
+    made, given = make(real), inspect.signature(real).parameters.values()
+    named = [each.name for each in given if each.kind is each.KEYWORD_ONLY]
+    several = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    inspect.signature(made).bind(*(None for each in given if each.kind in several), **dict.fromkeys(named))
+    return mock.patch.object(owner, name, made)

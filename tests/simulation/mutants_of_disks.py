@@ -110,6 +110,8 @@ def what_an_archival_finds_has_landed() -> Patches:
     """An archival notes all files that there are, no matter who wrote them."""
 
     def following(real: Any) -> Any:
-        return lambda last, before, landed, files: real(last, before, {*landed, *(f.instant for f in files)}, files)
+        return lambda last, before, landed, files, newest: real(
+            last, before, {*landed, *(f.instant for f in files)}, files, newest
+        )
 
     return [method(archived_files, "_next", following)]

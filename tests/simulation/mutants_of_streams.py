@@ -275,10 +275,10 @@ def a_compaction_forgets_what_was_emptied() -> Patches:
     """Base files say nothing of keys with a row, so what is older than a clear counts after a compaction."""
 
     def make(real: Any) -> Any:
-        def floors(self: Any) -> Any:
+        def floors(self: Any, settled: Any) -> Any:
             for order in self._orders.values():
                 order.floors[self._there] = -1
-            return real(self)
+            return real(self, settled)
 
         return floors
 
