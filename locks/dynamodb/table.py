@@ -267,11 +267,14 @@ class Table:
         _log.warning("%s is not there; it is made now", self)
         try:
             self._make_and_wait(self._connected())
+            self._check_schema()
         except ClientError as e:
-            self._refuse(e, e.response["Error"]["Code"])
+            code = e.response["Error"]["Code"]
+            if code in _THROTTLED or e.response["ResponseMetadata"]["HTTPStatusCode"] >= 500:
+                raise self._unavailable(e, 1, throttled=code in _THROTTLED) from e
+            self._refuse(e, code)
         except BotoCoreError as e:
             raise self._unavailable(e, 1) from e
-        self._check_schema()
 
     def _make_and_wait(self, client: Any) -> None:
         until = self._env.monotonic() + CREATE_S_MAX

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import pytest
 from botocore.awsrequest import AWSResponse
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ReadTimeoutError
 
 from lakelatch.environment import SYSTEM
 from lakelatch.errors import ConfigError, LockLostError, LockTimeoutError, LockUnavailableError
@@ -701,6 +701,32 @@ def test_a_missing_table_is_made_unless_that_is_forbidden(server: DynamoAt, worl
         locks.acquire("x", wait_s=0).release()
     table = world.client.describe_table(TableName="fresh")["Table"]
     assert table["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
+
+
+@pytest.mark.parametrize(("code", "status"), [(THROTTLED[0], 400), ("InternalServerError", 500), ("", 0)])
+@pytest.mark.parametrize("looks", [1, 2], ids=["while it is made", "at its key"])
+def test_a_server_that_is_busy_while_a_table_is_made_is_told_as_any_other(
+    server: DynamoAt, looks: int, code: str, status: int
+) -> None:
+    """It had lost the table with its disk, and throttled whoever asked (weather)."""
+    with open_provider(server.url(f"busy-{looks}-{code}{status}"), env=type(SYSTEM)()) as locks:
+        table, count = locks._backend._table, []  # type: ignore[attr-defined]
+        describe = table._connected().describe_table
+
+        def busy(**given: Any) -> Any:
+            count.append(1)
+            if len(count) != looks:
+                return describe(**given)
+            if not code:
+                raise ReadTimeoutError(endpoint_url="x")
+            said = {"Error": {"Code": code, "Message": "injected"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+            raise ClientError(said, "DescribeTable")  # type: ignore[arg-type]
+
+        table._connected().describe_table = busy
+        with pytest.raises(LockUnavailableError, match="Nothing is held") as caught:
+            locks.try_acquire("x")
+        assert bool(caught.value.throttled) == (code in THROTTLED)
+        locks.acquire("x", wait_s=60).release()
 
 
 @pytest.mark.parametrize("emulator", ["local", LITE])
