@@ -401,7 +401,7 @@ class World:
         objects, mine = self.objects, f'"T":"{attempt.instant}"'.encode()
         for path in itertools.chain.from_iterable(objects.unflushed.values()):
             if self.shape.strangers:  # beside another engine the completed instant is the commit
-                entry = path.startswith(f"{TIMELINE}{attempt.instant}_")
+                entry = path.startswith(f"{TIMELINE}/{attempt.instant}_")
             else:
                 entry = (
                     path.startswith(LOG) and b'"kind":"commit' in (body := objects.stored[path].body) and mine in body
