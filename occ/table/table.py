@@ -1088,7 +1088,8 @@ class Table:
         number, why = 0, f"there are no more than {keep.most} commits"
         planned, last = None, ""
         if self._has_old(keep):
-            last = sorted(each.requested for each in session.timeline().commits)[-keep.least]
+            # Another process may have archived, or restored, in between: then there may be fewer.
+            last = min(sorted(each.requested for each in session.timeline().commits)[-keep.least :], default="")
             planned, why = self._plan_archive(keep.least)
         while planned:
             with suppress(InputError):  # another process was quicker

@@ -6,6 +6,7 @@ import errno
 import json
 from contextlib import suppress
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -107,6 +108,22 @@ def test_nothing_is_done_before_there_are_many(old):
     assert a.table.archive(keep_min=3, keep_max=7).instants == 0
     assert a.table.archive(keep_min=3, keep_max=6).instants == 4
     assert not a.table.plans()
+
+
+def test_an_archival_beside_a_restore_that_leaves_fewer_commits_than_it_keeps(old, monkeypatch):
+    """It has found that there are more than it keeps; then the other takes all but three of them back."""
+    a, b = old.writer("A"), old.writer("B")
+    kept = a.table.timeline().commits[2].requested
+    has_old = type(a.table)._has_old
+
+    def then_restored(table: Any, keep: Any) -> bool:
+        found = has_old(table, keep)
+        b.table.restore(kept)
+        return found
+
+    monkeypatch.setattr(type(a.table), "_has_old", then_restored)
+    assert a.table.archive(keep_min=5, keep_max=5).instants == 0
+    assert len(a.table.timeline().commits) == 3
 
 
 @pytest.mark.parametrize("wrong", [(0, None), (-1, 5), (3, 2), (True, 3)])
