@@ -573,6 +573,7 @@ class CommitLog:
 
     def _put(self, entry: LogEntry, *, confirms: bool = True) -> LogEntry | None:
         """Put the entry at the free slot, and read it; None if another took the slot, or the log was replaced."""
+        self._refuse_unopened(self.state)
         epoch, slot = self.epoch, self.next_slot
         path, body = slot_path(epoch, slot), encode(entry, epoch, slot, self._env.uuid())
         if not self._insist(path, body, entry):
@@ -652,7 +653,6 @@ class CommitLog:
                     self._refuse_replaced()
                 self._publish_newest(locked=bool(look))
             state = self.state
-            self._refuse_unopened(state)
             entry = build(state)
             if state.prepared and not settles:
                 refuse_undecided(self._store.url, state, entry)

@@ -27,14 +27,16 @@ from lakelatch.errors import (
     InputError,
     LakeLatchError,
     RolledBackError,
+    StorageError,
 )
 from lakelatch.hudi.timeline import CommitMetadata, Instant, WriteStat, encode_commit, encode_restore
 from lakelatch.hudi.timeline.commit_metadata import encode_container
 from lakelatch.hudi.timeline.instant import next_label
 from lakelatch.hudi.timeline.service_metadata import encode_clustering_plan
 from lakelatch.occ.check.check import check
-from lakelatch.occ.entries import Commit, GroupCommit, Import
+from lakelatch.occ.entries import Close, Commit, GroupCommit, Import, encode
 from lakelatch.occ.log import CommitLog
+from lakelatch.occ.log.epochs import slot_path
 from lakelatch.occ.session import TableLease
 from lakelatch.testing.faults import WRITES, Call, From, On, Refuse
 
@@ -433,6 +435,51 @@ def test_a_restore_waits_for_every_neighbour_at_work(beside):
         (theirs.timeline / f"{theirs.requested}.{state}").unlink()
     assert a.table.restore(kept).undone
     assert beside.content() == BEGUN | {"b0": 1, "b1": 1}
+
+
+def test_nothing_is_imported_into_an_epoch_that_could_not_be_opened(beside, monkeypatch):
+    """An import as the first entry of an epoch: what came before would be lost to everybody."""
+    a, b = beside.writer("A"), beside.writer("B")
+    a.add("a")
+    theirs = Engine(beside, later(a))
+    a.table.session.log.close_epoch()
+    theirs.complete()
+    b.env.advance(2.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(CommitLog, "_open_epoch", lambda *_: False)
+        with pytest.raises(StorageError, match="could not be opened; nothing landed"):
+            b.add("b")
+    assert beside.content() == BEGUN | {"a0": 1, "a1": 1}
+    b.add("b")
+    assert imports(beside) == [theirs.requested]
+    assert beside.content() == BEGUN | {"a0": 1, "a1": 1, "b0": 1, "b1": 1}
+    sound(beside)
+
+
+def test_a_commit_behind_its_instant_stays_out_of_an_epoch_that_could_not_be_opened(beside, monkeypatch):
+    """The instant is the commit; the entry is left to the next holder of the lock."""
+    a, b = beside.writer("A"), beside.writer("B")
+    put_first = CommitLog.put_first
+
+    def then_closed(log: CommitLog, commit: Commit) -> None:
+        put_first(log, commit)
+        if log is a.table.session.log:
+            patch.setattr(CommitLog, "_open_epoch", lambda *_: False)
+            other = b.table.session.log
+            other.catch_up()
+            assert other._insist(
+                slot_path(other.epoch, other.next_slot), encode(Close(), other.epoch, other.next_slot, "")
+            )
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CommitLog, "put_first", then_closed)
+        done = a.add("a")
+    assert done.completion
+    b.env.advance(2.0)
+    b.add("b")
+    assert imports(beside) == [done.instant]
+    assert beside.content() == BEGUN | {"a0": 1, "a1": 1, "b0": 1, "b1": 1}
+    sound(beside)
 
 
 @pytest.mark.parametrize("stays", [False, True], ids=["deleted meanwhile", "listed, and never there"])
