@@ -378,7 +378,8 @@ def judge_losses(
             continue  # nobody could end that plan for as long as one waits
         if winner is None and attempt.instant in begun and attempt.winner in foreign:
             continue  # it has waited for that one in vain
-        if winner is None or winner.slot < begun[attempt.instant]:
+        # One that a restore has beaten at its begin does not know its own T.
+        if winner is None or winner.slot < begun.get(attempt.instant, 0 if winner.restores else math.inf):
             raise Anomaly(f"{attempt.name} lost against {attempt.winner}, which has not landed since it began")
         other = known.get(attempt.winner, Attempt("a service"))
         if winner.imported and attempt.winner not in foreign and (attempt.inserted or attempt.emails):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,7 @@ SAID: dict[str, tuple[str, str, str]] = {
 def table(measured: Mapping[str, Any]) -> str:
     """Return what was done, and the tables by fault and by lock."""
     told = measured["told"]
-    done = f"{measured['commits']:,} commits in {measured['hours']:g} h, {len(measured['findings']) or 'no'} findings"
+    done = f"{measured['commits']:,} commits in {measured['hours']:g} h, {_told(measured['findings'])}"
     lines = [f"{done}; {told.get('unknown', 0)} of {sum(told.values()):,} operations had an unknown outcome.", ""]
     lines += ["| Fault | Safe | Nobody commits, p50, p99 | The operator |", "|---|---|---|---|"]
     for kind, (what, safe, does) in SAID.items():
@@ -72,6 +72,13 @@ def table(measured: Mapping[str, Any]) -> str:
         after = found["until_the_next_commit_s"]
         lines.append(f"| {lock} | {after['p50']:g} s, {after['p99']:g} s, {after['max']:g} s of {after['n']} |")
     return "\n".join(lines) + "\n"
+
+
+def _told(findings: Sequence[str]) -> str:
+    """What was found. A night is added when what it has found is mended, and has a test."""
+    if not findings:
+        return "no findings"
+    return f"{len(findings)} finding{'s' * (len(findings) > 1)}, mended since"
 
 
 def _silence(found: Mapping[str, Any] | None) -> str:
