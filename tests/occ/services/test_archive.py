@@ -110,6 +110,32 @@ def test_nothing_is_done_before_there_are_many(old):
     assert not a.table.plans()
 
 
+def test_a_commit_that_stays_names_no_file_of_a_group_that_an_archived_one_has_replaced(make_world):
+    """T=5 merges again behind T=6, and replaces its file group; archivals go by T, so for a while T=6 alone is left."""
+    world = make_world()
+    a, b = world.writer("A"), world.writer("B")
+    early, late = a.table.transaction("upsert"), b.table.transaction("upsert")
+    late.upsert([{"id": "a0", "part": "a", "v": 6}])
+    late.commit()
+    early.upsert([{"id": "a1", "part": "a", "v": 5}])
+    early.commit()
+    assert early.instant < late.instant
+    a.add("b")
+    a.add("b")
+    wanted = BEGUN | {"a0": 6, "a1": 5, "b0": 2, "b1": 2}
+    assert world.content() == wanted
+    a.table.clean(retain_commits=1)
+    left = a.table.timeline().commits
+    (at,) = (n for n, each in enumerate(sorted(each.requested for each in left)) if each == late.instant)
+    assert a.table.archive(keep_min=len(left) - at, keep_max=len(left) - at).instants
+    assert a.table.timeline().commits[0].requested == late.instant
+    assert world.content() == independent_content(world.folder) == wanted
+    a.add("a")
+    with world.fresh() as table:
+        assert content(table) == {key: v + (key[0] == "a") for key, v in wanted.items()}
+        check_sound(table)
+
+
 def test_an_archival_beside_a_restore_that_leaves_fewer_commits_than_it_keeps(old, monkeypatch):
     """It has found that there are more than it keeps; then the other takes all but three of them back."""
     a, b = old.writer("A"), old.writer("B")

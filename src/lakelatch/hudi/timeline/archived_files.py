@@ -18,7 +18,7 @@ import json
 import logging
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ from ...errors import StorageError
 from ..files import BaseFile, FileGroupId, LogFile
 from .archived import History
 from .commit_metadata import decode_commit
-from .instant import file_name, is_time
+from .instant import Instant, file_name, is_time
 
 if TYPE_CHECKING:
     from ...storage import Store
@@ -99,14 +99,21 @@ class ArchivedFiles:
 
     def not_replaced(self, files: Sequence[BaseFile]) -> list[BaseFile]:
         """Return the files whose groups no commit has replaced that another engine has archived since the note."""
-        if not files:
-            return []
-        since = [i for i in self._history.instants(first=self._noted().before).values() if i.action == "replacecommit"]
+        gone = self.replaced(since=self._noted().before) if files else ()
+        return [each for each in files if each.group not in gone]
+
+    def replaced(
+        self, *, since: str = "", counts: Callable[[Instant], bool] = lambda _: True
+    ) -> Collection[FileGroupId]:
+        """Return the file groups that archived commits with T from there on have replaced, those for which ``counts`` is true."""
+        if not self._begun:
+            return ()
+        found = self._history.instants(first=since).values()
         gone = set[FileGroupId]()
-        for each, body in self._history.contents(since).items():
+        for each, body in self._history.contents(i for i in found if i.action == "replacecommit" and counts(i)).items():
             replaced = decode_commit(body, name=file_name(each), layout=2).replaced
             gone |= {FileGroupId(partition, file_id) for partition, ids in replaced.items() for file_id in ids}
-        return [each for each in files if each.group not in gone]
+        return gone
 
     def _noted(self) -> _Note:
         if self._note is None:

@@ -25,6 +25,7 @@ from ..files import BaseFile, FileGroupId, Listing, LogFile
 from ..table import TableConfig
 from .archived_files import ArchivedFiles
 from .commit_metadata import CommitMetadata
+from .instant import Instant
 
 # A commit: the plain values of its log entry, its T and its C.
 Landed = tuple[Mapping[str, Any], str, str]
@@ -92,6 +93,10 @@ class Moment:
     def completion_of(self, file: BaseFile | LogFile) -> str | None:
         """Return C of the commit that a file belongs to; None if the file does not count."""
         return self._within(file.instant, self.view.completion_of(file))
+
+    def includes(self, archived: Instant) -> bool:
+        """Return whether a commit that is archived counts."""
+        return self._within(archived.requested, archived.completed) is not None
 
     def _within(self, requested: str, completed: str | None) -> str | None:
         if completed is None or (self.as_of is not None and requested > self.as_of):
@@ -389,20 +394,40 @@ def build(
             else:
                 log = replace(log, completed=completed)
             logs[log.group].append(log)
-    for each in (each for slices in named.values() for each in slices.values() if each.group not in gone):
-        known = bases.get(each.group)
-        if each.base and (known is None or (known.path != each.base.path and known.instant <= each.base.instant)):
+    known = [each for slices in named.values() for each in slices.values() if each.group not in gone]
+    for each in _not_replaced(view, moment, known, bases):
+        there = bases.get(each.group)
+        if each.base and (there is None or (there.path != each.base.path and there.instant <= each.base.instant)):
             bases[each.group] = each.base
         # Layout 1 appends to one log file, so a file that is not listed has no size and no order there.
         if each.logs and config.layout != 1:
-            there = {log.path for log in logs[each.group]}
-            logs[each.group] += (log for log in each.logs if log.path not in there)
+            paths = {log.path for log in logs[each.group]}
+            logs[each.group] += (log for log in each.logs if log.path not in paths)
     if view.archived is not None and view.archived_before is not None:
         old = (each for each in view.archived.named(view.archived_before) if listing.covers(each.partition))
         lacking = [each for each in old if each.group not in gone and moment.completion_of(each) is not None]
         lacking = [each for each in lacking if (b := bases.get(each.group)) is None or b.instant < each.instant]
         bases |= {each.group: each for each in view.archived.not_replaced(lacking)}
     return _snapshot(bases, logs)
+
+
+def _not_replaced(
+    view: TimelineView, moment: Moment, named: list[FileSlice], bases: Mapping[FileGroupId, BaseFile]
+) -> list[FileSlice]:
+    """Return the named slices without those of file groups that an archived commit has replaced.
+
+        t=0  X commits T=6 to file group g; Y, with T=5, merges again and replaces g
+        t=1  a clean deletes the files of g; an archival takes Y's instant off the timeline, and not yet X's
+
+    So the history is asked where a named file is not there.
+    """
+    newest = [each.base for each in named if each.base]
+    lacking = [each for each in newest if (b := bases.get(each.group)) is None or b.instant < each.instant]
+    if not lacking or view.archived is None:
+        return named
+    landed = min(moment.completed_at(each.instant) or "" for each in lacking)
+    gone = view.archived.replaced(counts=lambda each: (each.completed or "") > landed and moment.includes(each))
+    return [each for each in named if each.group not in gone]
 
 
 def named_slices(commits: Iterable[Landed]) -> Slices:
