@@ -252,7 +252,11 @@ def test_a_pipe_is_followed_until_it_ends_or_ctrl_c_comes(tmp_path):
     with lakelatch.create(url, record_key="id", schema="id string, n bigint, at bigint", streams=declared) as table:
         command = [*LAKELATCH, "streams", "follow", url, "s", "-", "--source", "pipe", "--json"]
         event = '{"id": "a", "n": 1, "at": 1}\n'
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        # A shell's background job ignores SIGINT, and so would its children.
+        listen = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=listen
+        ) as child:
             for bytes_ in (len(event), 2 * len(event)):
                 child.stdin.write(event)
                 child.stdin.flush()

@@ -708,7 +708,7 @@ def test_a_missing_table_is_made_unless_that_is_forbidden(server: DynamoAt, worl
 def test_a_server_that_is_busy_while_a_table_is_made_is_told_as_any_other(
     server: DynamoAt, looks: int, code: str, status: int
 ) -> None:
-    """It had lost the table with its disk, and throttled whoever asked (weather)."""
+    """It had lost the table with its disk, and throttled everybody who asked (weather)."""
     with open_provider(server.url(f"busy-{looks}-{code}{status}"), env=type(SYSTEM)()) as locks:
         table, count = locks._backend._table, []  # type: ignore[attr-defined]
         describe = table._connected().describe_table
