@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -13,8 +15,10 @@ from lakelatch.errors import CorruptTableError, UnsupportedTableError
 from lakelatch.hudi.files import FileGroupId
 from lakelatch.hudi.files.listing import BaseFile, Listing, LogFile
 from lakelatch.hudi.table.config import TableConfig
+from lakelatch.hudi.timeline.archived_files import ArchivedFiles
 from lakelatch.hudi.timeline.commit_metadata import CommitMetadata, WriteStat
-from lakelatch.hudi.timeline.snapshot import Replacement, Snapshot, TimelineView, build
+from lakelatch.hudi.timeline.instant import Instant
+from lakelatch.hudi.timeline.snapshot import FileSlice, Replacement, Snapshot, TimelineView, build
 
 V8 = TableConfig("t", "MERGE_ON_READ", 8, 2, partition_fields=("p",))
 V6 = dataclasses.replace(V8, version=6, layout=1)
@@ -33,10 +37,10 @@ def log(instant: str, file_id: str = "a", *, version: int = 1) -> LogFile:
     return found
 
 
-def snapshot(*files: BaseFile | LogFile, view: TimelineView, config: TableConfig = V8, **as_of: str) -> Snapshot:
+def snapshot(*files: BaseFile | LogFile, view: TimelineView, config: TableConfig = V8, **more: Any) -> Snapshot:
     bases = tuple(file for file in files if isinstance(file, BaseFile))
     logs = tuple(file for file in files if isinstance(file, LogFile))
-    return build(Listing(bases, logs), view, config, **as_of)
+    return build(Listing(bases, logs), view, config, **more)
 
 
 def view(completion: dict[str, str], *replacements: Replacement, first: str | None = None) -> TimelineView:
@@ -81,6 +85,38 @@ def test_replaced_groups_are_there_as_of_an_earlier_time():
     assert times(snapshot(base("11"), view=seen, as_of="12")) == []
     assert times(snapshot(base("11"), view=seen, as_of_completion="13")) == ["11"]
     assert times(snapshot(base("11"), view=seen, as_of_completion="14")) == []
+
+
+@pytest.mark.parametrize("left", [base("13"), log("13")], ids=["base file", "log file"])
+@pytest.mark.parametrize(
+    ("replaced", "there", "as_of", "seen"),
+    [
+        (
+            "15",
+            False,
+            {},
+            False,
+        ),  # by T=12, which has been archived; T=13 has completed at 14 and is still on the timeline
+        ("13", False, {}, True),  # somebody has deleted the file, and a reader has to miss it
+        ("15", False, {"as_of_completion": "14"}, True),
+        ("15", True, {}, True),
+    ],
+    ids=["replaced", "replaced before", "as of before", "there"],
+)
+def test_a_named_file_of_a_group_that_an_archived_commit_has_replaced_does_not_count(
+    left: BaseFile | LogFile, replaced: str, there: bool, as_of: dict[str, str], seen: bool
+) -> None:
+    archived = mock.create_autospec(ArchivedFiles, instance=True)
+    archived.replaced.side_effect = lambda *, counts: (
+        {GROUP} if counts(Instant("12", "replacecommit", "completed", replaced)) else set()
+    )
+    archived.counts.return_value, archived.named.return_value, archived.not_replaced.return_value = None, (), []
+    timeline = TimelineView({"13": "14"}, "13", (), "13", archived)
+    slice_ = FileSlice(GROUP, left) if isinstance(left, BaseFile) else FileSlice(GROUP, None, (left,))
+    files = [left] if there else []
+    found = snapshot(*files, view=timeline, named={"p": {"a": slice_}}, **as_of)
+    assert bool(len(found)) == seen
+    assert archived.replaced.called is not there
 
 
 def test_time_travel_is_by_requested_time_and_ours_by_completion_time():

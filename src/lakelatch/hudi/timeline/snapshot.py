@@ -395,7 +395,7 @@ def build(
                 log = replace(log, completed=completed)
             logs[log.group].append(log)
     known = [each for slices in named.values() for each in slices.values() if each.group not in gone]
-    for each in _not_replaced(view, moment, known, bases):
+    for each in _not_replaced(moment, known, bases, logs if config.layout != 1 else None):
         there = bases.get(each.group)
         if each.base and (there is None or (there.path != each.base.path and there.instant <= each.base.instant)):
             bases[each.group] = each.base
@@ -412,21 +412,29 @@ def build(
 
 
 def _not_replaced(
-    view: TimelineView, moment: Moment, named: list[FileSlice], bases: Mapping[FileGroupId, BaseFile]
+    moment: Moment,
+    named: list[FileSlice],
+    bases: Mapping[FileGroupId, BaseFile],
+    logs: Mapping[FileGroupId, Sequence[LogFile]] | None,
 ) -> list[FileSlice]:
     """Return the named slices without those of file groups that an archived commit has replaced.
 
         t=0  X commits T=6 to file group g; Y, with T=5, merges again and replaces g
         t=1  a clean deletes the files of g; an archival takes Y's instant off the timeline, and not yet X's
 
-    So the history is asked where a named file is not there.
+    So the history is asked where a named file is not there. ``logs``: None if names of log files do not tell.
     """
-    newest = [each.base for each in named if each.base]
-    lacking = [each for each in newest if (b := bases.get(each.group)) is None or b.instant < each.instant]
-    if not lacking or view.archived is None:
+    lacking: list[str] = []
+    for each in named:
+        if (base := each.base) and ((there := bases.get(each.group)) is None or there.instant < base.instant):
+            lacking.append(base.instant)
+        if each.logs and logs is not None:
+            paths = {log.path for log in logs.get(each.group, ())}
+            lacking += (log.instant for log in each.logs if log.path not in paths)
+    if not lacking or moment.view.archived is None:
         return named
-    landed = min(moment.completed_at(each.instant) or "" for each in lacking)
-    gone = view.archived.replaced(counts=lambda each: (each.completed or "") > landed and moment.includes(each))
+    landed = min(moment.completed_at(each) or "" for each in lacking)
+    gone = moment.view.archived.replaced(counts=lambda each: (each.completed or "") > landed and moment.includes(each))
     return [each for each in named if each.group not in gone]
 
 
