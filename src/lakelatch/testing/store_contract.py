@@ -332,7 +332,9 @@ class StoreContract:
                         right = stream.read() == b"parent" and _body(store, "a") == b"parent"
                     right = right and store.put_if_absent("a", b"x").outcome is Outcome.LOST
                     right = right and store.put_if_absent(name, b"child").done
-                    right = right and {"a", name} <= {*_paths(store, "", recursive=True)}
+                    before = ["a", *(f"b/{each}" for each in range(number))]  # one that hung may have put its own
+                    listed = _paths(store, "", recursive=True)
+                    right = right and listed[-1] == name and listed[:1] == ["a"] and {*listed[:-1]} <= {*before}
                 finally:
                     os._exit(0 if right else 1)
             code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
